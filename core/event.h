@@ -1,0 +1,266 @@
+#ifndef EDIT_CORE_EVENT_H
+#define EDIT_CORE_EVENT_H
+
+/* What goes into node_step and what comes out: messages, events, actions, notes. Plain data; nothing here acts.
+ *
+ * An event carries its time; an action is a request to the driver (daemon/driver.c or sim/), which has no say in the
+ * protocol. Pointers in a message are borrowed: in an event they are valid during node_step only; in an action a chunk's
+ * payload stays in place and unchanged until the right neighbour has acknowledged it, so it can be sent without a copy. */
+
+#include "core/option.h"
+
+enum {
+	PROTOCOL_VERSION = 1,
+	FACT_COUNT_MAX = 8192, /* facts of one hello */
+	FACT_TEXT_MAX = 255,   /* bytes of a fact's key or value, without the final 0 */
+	SUSPECT_COUNT_MAX = 8, /* members that one heartbeat can name as down */
+	ACTION_COUNT_MAX = 1024
+};
+
+/* ---- Verdicts (also travel in records) ---- */
+
+#define VERDICTS(X)                                                                                                    \
+	X(VERDICT_ABSENT, "absent")                                                                                        \
+	X(VERDICT_ACCEPTED, "accepted")                                                                                    \
+	X(VERDICT_OUTLIER, "outlier")                                                                                      \
+	X(VERDICT_NONFINITE, "nonfinite")
+
+enum verdict {
+#define X(id, text) id,
+	VERDICTS(X)
+#undef X
+	VERDICT_COUNT
+};
+
+/* ---- Messages between neighbours ---- */
+
+enum message_kind {
+	MESSAGE_HELLO = 1, /* who I am, and the facts that all members must share */
+	MESSAGE_REFUSE,    /* your hello is not accepted: why */
+	MESSAGE_HEARTBEAT, /* to both neighbours, also the acknowledgement of the ring stream */
+	MESSAGE_ROLL,      /* ring stream: this member has both its neighbours */
+	MESSAGE_RECORD,    /* ring stream: one member's scalars of one layer in one round */
+	MESSAGE_CHUNK,     /* ring stream: part of a shard, partial sum or mean */
+	MESSAGE_CONFIRM,   /* ring stream: one member has committed a layer; hash of the result */
+	MESSAGE_CHANGE,    /* ring stream: a proposed change of settings, pause, checkpoint; or resume */
+	MESSAGE_KIND_END
+};
+
+/* Something that must be equal on all members, as text: "hidden_size" = "128", "layer 3" = "blocks.2 147712". */
+struct fact {
+	const char *key;
+	const char *value;
+};
+
+struct hello {
+	const char *name; /* the sender's own name, [a-z0-9-]{1,63} */
+	const struct fact *facts;
+	size_t fact_count;
+};
+
+enum refusal {
+	REFUSAL_DUPLICATE = 1, /* a live daemon has this name already */
+	REFUSAL_FACT,          /* a fact differs; text tells the first */
+	REFUSAL_VERSION,       /* protocol version differs */
+	REFUSAL_RESTARTED,     /* the ring has begun rounds with another incarnation of this member */
+	REFUSAL_STRANGER,      /* the name is not that of a neighbour */
+	REFUSAL_END
+};
+
+struct refuse {
+	enum refusal reason;
+	uint32_t fact_index; /* REFUSAL_FACT: index into the refused hello's facts (fact_count of it: one is missing) */
+};
+
+struct heartbeat {
+	uint64_t round;            /* rounds completed by the sender */
+	uint64_t received;         /* ring stream frames taken in order from the receiver of this heartbeat (if it is left) */
+	bool resend;               /* a gap was seen: send again from `received` */
+	bool hello_accepted;       /* the sender has accepted the receiver's hello */
+	bool waiting_for_worker;   /* the sender's worker has not offered the round in progress */
+	uint32_t suspect_count;
+	uint32_t suspects[SUSPECT_COUNT_MAX]; /* ranks known to be down, on the sender's other side */
+};
+
+/* One member's scalars of one layer in one round. Sent once by its member and relayed, never recomputed. */
+struct record {
+	uint64_t round;        /* the round in progress: completed rounds + 1 */
+	uint32_t layer_index;
+	uint32_t origin;       /* rank */
+	enum verdict verdict;  /* by the origin's own detector */
+	double norm;           /* ||anchor - theta||_2; NaN or infinity if nonfinite */
+	double z;              /* 0 while the detector warms up */
+	double mean, sd;       /* of the origin's detector before this norm */
+	uint64_t steps;        /* local steps since the last round */
+	uint64_t tokens;       /* tokens trained on since the last round */
+	double loss;           /* mean loss of those steps, nats per token; NaN if unknown */
+	uint64_t interval_us;  /* from the last publish of all layers to the offer */
+	uint64_t exposed_us;   /* time that the worker waited for layers of the previous round */
+	uint64_t change;       /* layer 0: id of the first change held (0: none) */
+	bool final;            /* the worker has done its last step */
+};
+
+enum chunk_phase {
+	PHASE_REDUCE = 1, /* payload: sum of weighted pseudo-gradients so far */
+	PHASE_GATHER,     /* payload: the finished mean */
+	PHASE_END
+};
+
+struct chunk {
+	uint64_t round;
+	uint32_t layer_index;
+	enum chunk_phase phase;
+	uint32_t shard;       /* rank of the owner, who finishes the sum */
+	uint64_t offset;      /* first element, from the begin of the layer */
+	uint64_t count;       /* elements; payload is 4 x count bytes, little-endian float32 */
+	double square_norm;   /* PHASE_GATHER, last chunk of its shard: sum of squares of the shard; 0 otherwise */
+};
+
+struct confirm {
+	uint64_t round;
+	uint32_t layer_index;
+	uint32_t origin;
+	uint64_t hash; /* of anchor and momentum, made by the driver */
+};
+
+enum change_kind {
+	CHANGE_SET = 1, /* setting := value from the round after the agreed one */
+	CHANGE_PAUSE,   /* workers stop at the begin of the interval after the agreed round */
+	CHANGE_CHECKPOINT,
+	CHANGE_RESUME,  /* taken up as soon as it is heard of: no round can be under way */
+	CHANGE_KIND_END
+};
+
+struct change {
+	uint64_t id;     /* origin rank + 1 in the upper 32 bits, a counter below: never 0; lower goes first */
+	enum change_kind kind;
+	uint32_t setting; /* CHANGE_SET: enum ring_setting */
+	double value;
+	uint64_t at_round; /* 0: as soon as all hold it; otherwise take it up after exactly this round, or drop it */
+};
+
+struct message {
+	enum message_kind kind;
+	uint32_t from;        /* rank of the sender (the neighbour, not the origin) */
+	uint64_t incarnation; /* of the sender: random id of this start of the daemon */
+	uint64_t view;        /* 1 */
+	uint64_t sequence;    /* ring stream: number of the frame on this link, from 0 */
+	union {
+		struct hello hello;
+		struct refuse refuse;
+		struct heartbeat heartbeat;
+		struct record record;
+		struct chunk chunk;
+		struct confirm confirm;
+		struct change change;
+		uint32_t roll_origin;
+	};
+	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
+	size_t payload_bytes;
+};
+
+/* ---- Events ---- */
+
+enum event_kind {
+	EVENT_TICK = 1, /* start, or the deadline that node_step asked for has passed */
+	EVENT_MESSAGE,
+	EVENT_OFFER,    /* the worker hands over all layers at a step boundary */
+	EVENT_HASHED,   /* answer to ACTION_PUBLISH */
+	EVENT_CHANGE,   /* a command on this node proposes a change (id is made by the node) */
+	EVENT_KIND_END
+};
+
+struct offer {
+	uint64_t steps;       /* since the last offer */
+	uint64_t tokens;      /* since the last offer */
+	double loss;          /* mean over those steps */
+	uint64_t exposed_us;  /* that the worker waited in acquire since the last offer */
+	bool final;           /* no step will follow */
+};
+
+struct event {
+	enum event_kind kind;
+	uint64_t now_us; /* monotonic; only differences matter; never goes back */
+	union {
+		const struct message *message;
+		struct offer offer;
+		struct {
+			uint32_t layer_index;
+			uint64_t hash;
+		} hashed;
+		struct change change;
+	};
+};
+
+/* ---- Actions ---- */
+
+enum action_kind {
+	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again */
+	ACTION_PUBLISH,    /* theta of a layer is the new anchor: tell the worker; answer with EVENT_HASHED */
+	ACTION_SCHEDULE,   /* the worker shall offer again after `number` steps from the last offer (0: never, it is done) */
+	ACTION_PAUSE,      /* the worker shall not begin another step */
+	ACTION_RESUME,
+	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
+	ACTION_NOTE        /* something worth telling a person */
+};
+
+/* code, level (journal priority), text; {peer} {layer} {round} {a} {b} {x} are filled in by daemon/ and sim/ */
+#define NOTES(X)                                                                                                       \
+	X(NOTE_PEER_HEARD, 6, "peer {peer}: hello accepted")                                                               \
+	X(NOTE_PEER_REFUSED, 3, "peer {peer}: hello refused ({refusal})")                                                  \
+	X(NOTE_REFUSED_BY, 3, "refused by peer {peer} ({refusal})")                                                        \
+	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view 1 begins")                                   \
+	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms; rounds stall until it is back")                     \
+	X(NOTE_PEER_UP, 5, "peer {peer}: heard again after {a} ms")                                                        \
+	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run; a static view cannot take it back, restart all")     \
+	X(NOTE_ROUND_DONE, 6, "round {round}: done in {a} us, {b} bytes sent")                                             \
+	X(NOTE_VERDICT, 4, "round {round}, layer {layer}: peer {peer} left out ({verdict}, norm={x}, z={y})")              \
+	X(NOTE_ROLLED_BACK, 4, "round {round}, layer {layer}: rolled back ({a} accepted)")                                 \
+	X(NOTE_HASH_DIFFERS, 3, "round {round}, layer {layer}: peer {peer} has hash {a}, here {b}")                        \
+	X(NOTE_CHANGE_HELD, 6, "change {a}: held by all members")                                                          \
+	X(NOTE_CHANGE_TAKEN, 5, "change {a}: in force after round {round}")                                                \
+	X(NOTE_CHANGE_DROPPED, 4, "change {a}: dropped, not held by all before round {round}")                             \
+	X(NOTE_CHANGE_REFUSED, 4, "change refused ({error})")                                                              \
+	X(NOTE_STALLED, 4, "round {round}: stalled for {a} ms, waiting for peer {peer}")                                   \
+	X(NOTE_GAP, 6, "peer {peer}: frames lost, sending again from {a}")                                                 \
+	X(NOTE_FINISHED, 5, "run finished after round {round}")
+
+enum note_code {
+#define X(code, level, text) code,
+	NOTES(X)
+#undef X
+	NOTE_COUNT
+};
+
+struct note {
+	enum note_code code;
+	uint32_t peer;        /* rank */
+	uint32_t layer_index;
+	uint64_t round;
+	uint64_t a, b;
+	double x, y;
+	int detail;           /* enum verdict, enum refusal or error code, by the note's kind */
+};
+
+struct action {
+	enum action_kind kind;
+	uint32_t to;          /* ACTION_SEND: rank */
+	uint32_t layer_index; /* ACTION_PUBLISH */
+	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer */
+	uint64_t round;       /* ACTION_PUBLISH, ACTION_CHECKPOINT */
+	uint64_t number;      /* ACTION_SCHEDULE: steps */
+	union {
+		struct message message;
+		struct note note;
+	};
+};
+
+/* The caller's; node_step fills it anew. When it returns, the driver carries out list[0..count) in order and calls again
+ * with EVENT_TICK at deadline_us (UINT64_MAX: no need) if nothing happened before. */
+struct actions {
+	size_t count;
+	uint64_t deadline_us;
+	struct action list[ACTION_COUNT_MAX];
+};
+
+#endif

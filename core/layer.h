@@ -1,0 +1,21 @@
+#ifndef EDIT_CORE_LAYER_H
+#define EDIT_CORE_LAYER_H
+
+/* A layer is the unit of synchronisation: embedding, each decoder block, final norm with head; canonical order is
+ * forward order. This file names its memory; whoever made the block (daemon: files in runtime_dir; sim: the heap) owns it. */
+
+#include "core/base.h"
+
+enum {
+	LAYER_COUNT_MAX = 4096, /* layers of a model */
+	MEMBER_COUNT_MAX = 1024 /* members of a ring */
+};
+
+struct layer {
+	size_t size;     /* elements (float32); may be 0 */
+	float *theta;    /* [size] the replica's parameters; the worker writes them except between offer and publish */
+	float *anchor;   /* [size] parameters after the last completed round: equal bits on all members */
+	float *momentum; /* [size] of the outer optimiser: equal bits on all members */
+};
+
+#endif

@@ -1,0 +1,93 @@
+#ifndef EDIT_CORE_NODE_H
+#define EDIT_CORE_NODE_H
+
+/* The heart: one member of a ring as a pure state machine. The driver owns sockets, clock, memory and words; it feeds events
+ * and carries out actions. The same function runs under editd and under the simulator. */
+
+#include "core/event.h"
+#include "core/layer.h"
+#include "core/penalty.h"
+
+struct node;
+
+struct node_config {
+	uint32_t rank, member_count;    /* 1 <= member_count <= MEMBER_COUNT_MAX */
+	uint64_t incarnation;           /* random, not 0 */
+	const char *const *names;       /* [member_count] member names in ring order; must outlive the node */
+	const struct fact *facts;       /* [fact_count]; must outlive the node */
+	size_t fact_count;
+	const struct layer *layers;     /* [layer_count]; must outlive the node */
+	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
+	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
+	const struct detector *detectors; /* [layer_count] or NULL for fresh ones */
+	struct ring_settings settings;
+	uint64_t heartbeat_us;          /* interval of heartbeats: 1 s */
+	uint64_t silence_us;            /* a neighbour not heard for so long is down: 3 s */
+	uint64_t retry_us;              /* an unacknowledged ring stream frame is sent again after this: 1 s, doubling to 8 s */
+	size_t window_max_bytes;        /* bound of wire.window on this node (memory); 0: none */
+};
+
+/* Bytes of the block that node_init needs, a multiple of 64; includes the work buffers (prefetch of `settings` plus 2 layers of the
+ * largest size). A later `sync.prefetch` above that of the config is served with the buffers there are. */
+size_t node_size(const struct node_config *config);
+/* Makes a node in block (64-byte aligned, node_size bytes). Layers must hold anchor, momentum and theta of round config->round. */
+struct node *node_init(void *block, const struct node_config *config);
+
+/* Takes one event; fills *actions. Events of one node come with now_us never going back. */
+void node_step(struct node *node, const struct event *event, struct actions *actions);
+
+/* ---- Looking; changes nothing ---- */
+
+enum node_phase {
+	NODE_GATHERING, /* waits until all members have said hello */
+	NODE_TRAINING,  /* workers step */
+	NODE_SYNCING,   /* a round is in progress here */
+	NODE_PAUSED,
+	NODE_FINISHED
+};
+
+struct node_status {
+	enum node_phase phase;
+	uint64_t round;            /* completed */
+	uint64_t round_bytes;      /* sent on the ring stream in the last completed round */
+	uint64_t sync_us;          /* last completed round: offer to last layer's commit */
+	uint64_t frames_sent_again, frames_dropped;
+	uint64_t stalled_us;       /* the round in progress, or the gathering, has not moved for so long; 0: it moves */
+	uint32_t waiting_for;      /* rank that it waits for; own rank: the own worker; member_count: nobody */
+	uint32_t pending_changes;
+};
+
+enum peer_state {
+	PEER_UNKNOWN,  /* no hello yet */
+	PEER_LIVE,
+	PEER_DOWN,
+	PEER_REFUSED,
+	PEER_RESTARTED /* came back in mid-run with another incarnation: the static view cannot take it back */
+};
+
+struct node_peer {
+	enum peer_state state;      /* of a neighbour by own knowledge, of others as told along the ring */
+	uint64_t silent_us;         /* neighbours: since last heard */
+	uint64_t lateness_us;       /* last round: its first record came so long after the first one of all */
+	uint64_t lateness_mean_us;  /* exponential mean, 0.1 */
+};
+
+void node_status(const struct node *node, uint64_t now_us, struct node_status *ret_status);
+void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer);
+/* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
+const struct ring_settings *node_settings(const struct node *node);
+uint64_t node_setting_round(const struct node *node, enum ring_setting setting);
+/* The last complete set of records: record of a member for a layer, its weight in the mean; round 0 in it: none yet. */
+const struct record *node_record(const struct node *node, size_t layer_index, uint32_t rank);
+double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
+/* Hash of a layer as confirmed by a member: *ret_round is the round it belongs to (0: none). The two latest are kept: back = 0
+ * or 1. */
+uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
+/* Own detectors [layer_count], as of the last commit of each layer. */
+const struct detector *node_detector(const struct node *node, size_t layer_index);
+/* Rounds completed by a layer. */
+uint64_t node_layer_round(const struct node *node, size_t layer_index);
+/* Microseconds of a layer's last sync: scalars, reduce, gather. */
+void node_layer_times(const struct node *node, size_t layer_index, uint64_t ret_us[3]);
+
+#endif

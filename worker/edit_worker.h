@@ -1,0 +1,108 @@
+#ifndef EDIT_WORKER_H
+#define EDIT_WORKER_H
+
+/* libedit-worker: what a training program needs to take part in an EDiT ring. Plain C ABI, no third-party types.
+ *
+ * Life of a worker:
+ *
+ *     edit_worker_new -> describe (layers, tensors, facts, config) -> edit_worker_attach
+ *       if not edit_worker_is_resumed: write initial theta of every layer, zero the inner state
+ *     edit_worker_ready
+ *     for each step, from edit_worker_step() on:
+ *       forward:   for each layer in order: edit_worker_acquire(l), compute with theta, (edit_worker_release(l))
+ *       backward, then for each layer: edit_worker_step_begin(l), change theta and inner state, edit_worker_step_end(l)
+ *       edit_worker_step_done(loss, tokens): may offer all layers; returns EDIT_WORKER_STOP when training shall end
+ *     edit_worker_finish -> edit_worker_free
+ *
+ * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line. One thread
+ * uses a worker at a time. Death of the daemon is not an error: calls wait, reconnect when it is back, and go on. Death of the
+ * worker is not one either: theta, inner state and step stay in the segment, and the next edit_worker_attach resumes there.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EDIT_WORKER_ABI 1
+
+enum edit_worker_result {
+	EDIT_WORKER_OK = 0,
+	EDIT_WORKER_STOP = 1,         /* not an error: leave the training loop */
+	EDIT_WORKER_INVALID = -1,     /* a call out of order, or an argument that cannot be */
+	EDIT_WORKER_UNREACHABLE = -3, /* no daemon on the socket within the time given */
+	EDIT_WORKER_REFUSED = -4,     /* the daemon will not have this worker (text says why) */
+	EDIT_WORKER_SYSTEM = -5       /* a system call failed (text says which) */
+};
+
+struct edit_worker;
+
+/* A new worker that will use the daemon's socket_path (runtime_dir/worker.sock). NULL if memory is short. */
+struct edit_worker *edit_worker_new(const char *socket_path);
+/* Releases everything; the segment's file stays. NULL is allowed. */
+void edit_worker_free(struct edit_worker *worker);
+/* One line about the last failure; never NULL; valid until the next call. */
+const char *edit_worker_error(const struct edit_worker *worker);
+
+/* ---- Description: before attach ---- */
+
+/* Appends a layer; name as people know it ("embedding", "block 0"). Returns its index, or a negative code. */
+int edit_worker_add_layer(struct edit_worker *worker, const char *name);
+/* Appends a float32 tensor to the layer added last: name as in safetensors, dims[rank], row-major, packed behind the layer's
+ * earlier tensors. The layer's size is the sum. */
+int edit_worker_add_tensor(struct edit_worker *worker, const char *name, const uint64_t *dims, size_t rank);
+/* A fact that must be equal on all members ("hidden_size" = "128"); refused at hello otherwise, by name. */
+int edit_worker_add_fact(struct edit_worker *worker, const char *key, const char *value);
+/* Text of config.json, copied into checkpoints as it is. */
+int edit_worker_set_config(struct edit_worker *worker, const char *text);
+/* Inner optimiser state kept in the segment: factor x size float32 per layer (AdamW: 2). Default 0. */
+int edit_worker_set_inner(struct edit_worker *worker, unsigned factor);
+
+/* ---- Attached ---- */
+
+/* Connects, describes, maps the segment. Waits up to timeout_ms for a daemon (-1: for ever). */
+int edit_worker_attach(struct edit_worker *worker, int timeout_ms);
+/* 1 if theta and inner state in the segment are those of an earlier worker of the same description, else 0. */
+int edit_worker_is_resumed(const struct edit_worker *worker);
+/* This member's place in the ring: rank in [0, count). */
+unsigned edit_worker_rank(const struct edit_worker *worker);
+unsigned edit_worker_count(const struct edit_worker *worker);
+/* Local steps done since the run began: data position and schedule follow from it. */
+uint64_t edit_worker_step(const struct edit_worker *worker);
+/* Completed rounds. */
+uint64_t edit_worker_round(const struct edit_worker *worker);
+/* theta: float32 [size of the layer]; 64-byte aligned; stays in place until free. */
+float *edit_worker_theta(struct edit_worker *worker, unsigned layer);
+/* Inner state: float32 [factor x size]. NULL if factor is 0. */
+float *edit_worker_inner(struct edit_worker *worker, unsigned layer);
+/* Says that theta is in place; the ring may take it as anchor 0. Returns when the message is sent. */
+int edit_worker_ready(struct edit_worker *worker);
+
+/* ---- Training ---- */
+
+/* Waits while the layer is on the ring; afterwards theta may be read and, by a step, changed. Returns EDIT_WORKER_STOP when
+ * training shall end. ret_nonfinite (may be NULL): 1 if the layer was left out as nonfinite in the round just published, so that
+ * its inner state must be zeroed; told once per round. */
+int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_nonfinite);
+/* The layer is not needed any more in this pass. */
+void edit_worker_release(struct edit_worker *worker, unsigned layer);
+/* Bracket every change of a layer's theta and inner state: a worker killed between them leaves a layer that is torn, and the
+ * next worker gets its anchor again. */
+void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
+void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
+/* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Offers all layers if a round is
+ * due, waits while training is paused. is_final: no step will follow; always offers, and returns when the round is complete. Returns
+ * EDIT_WORKER_OK or EDIT_WORKER_STOP. */
+int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final);
+/* Time spent waiting for layers since the run began, microseconds. */
+uint64_t edit_worker_wait_us(const struct edit_worker *worker);
+/* Tells the daemon that the training loop has ended. */
+int edit_worker_finish(struct edit_worker *worker);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
