@@ -96,7 +96,7 @@ struct record {
 	double loss;           /* mean loss of those steps, nats per token; NaN if unknown */
 	uint64_t interval_us;  /* from the last publish of all layers to the offer */
 	uint64_t exposed_us;   /* time that the worker waited for layers of the previous round */
-	uint64_t change;       /* layer 0: id of the first change held (0: none) */
+	uint64_t change;       /* layer 0: digest of the changes that may be taken after this round (0: none) */
 	bool final;            /* the worker has done its last step */
 };
 
@@ -132,7 +132,7 @@ enum change_kind {
 };
 
 struct change {
-	uint64_t id;     /* origin rank + 1 in the upper 32 bits, a counter below: never 0; lower goes first */
+	uint64_t id;     /* origin rank + 1 in the upper 32 bits, a counter below: never 0; taken in this order */
 	enum change_kind kind;
 	uint32_t setting; /* CHANGE_SET: enum ring_setting */
 	double value;
@@ -165,6 +165,7 @@ enum event_kind {
 	EVENT_TICK = 1, /* start, or the deadline that node_step asked for has passed */
 	EVENT_MESSAGE,
 	EVENT_OFFER,    /* the worker hands over all layers at a step boundary */
+	EVENT_WANT,     /* the worker waits for a layer that is not published yet (told once per layer and round) */
 	EVENT_HASHED,   /* answer to ACTION_PUBLISH */
 	EVENT_CHANGE,   /* a command on this node proposes a change (id is made by the node) */
 	EVENT_KIND_END
@@ -184,6 +185,7 @@ struct event {
 	union {
 		const struct message *message;
 		struct offer offer;
+		uint32_t wanted; /* layer index */
 		struct {
 			uint32_t layer_index;
 			uint64_t hash;
@@ -195,9 +197,10 @@ struct event {
 /* ---- Actions ---- */
 
 enum action_kind {
-	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again */
+	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again. MESSAGE_REFUSE goes back to where the
+			    * message of this event came from, which may be another process than the member */
 	ACTION_PUBLISH,    /* theta of a layer is the new anchor: tell the worker; answer with EVENT_HASHED */
-	ACTION_SCHEDULE,   /* the worker shall offer again after `number` steps from the last offer (0: never, it is done) */
+	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer; 0: the run ends, stop it */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
@@ -220,6 +223,7 @@ enum action_kind {
 	X(NOTE_CHANGE_HELD, 6, "change {a}: held by all members")                                                          \
 	X(NOTE_CHANGE_TAKEN, 5, "change {a}: in force after round {round}")                                                \
 	X(NOTE_CHANGE_DROPPED, 4, "change {a}: dropped, not held by all before round {round}")                             \
+	X(NOTE_CHANGE_HERE, 6, "change {a}: proposed here")                                                               \
 	X(NOTE_CHANGE_REFUSED, 4, "change refused ({error})")                                                              \
 	X(NOTE_STALLED, 4, "round {round}: stalled for {a} ms, waiting for peer {peer}")                                   \
 	X(NOTE_GAP, 6, "peer {peer}: frames lost, sending again from {a}")                                                 \
@@ -262,5 +266,27 @@ struct actions {
 	uint64_t deadline_us;
 	struct action list[ACTION_COUNT_MAX];
 };
+
+/* Appends an action of a kind, all else zero, and returns it for filling in. */
+static inline struct action *actions_add(struct actions *actions, enum action_kind kind)
+{
+	CHECK(actions->count < ACTION_COUNT_MAX);
+	struct action *action = &actions->list[actions->count++];
+	*action = (struct action){.kind = kind};
+	return action;
+}
+
+/* Appends a note. Notes are for people: when the list is nearly full they give way to what the protocol needs. */
+static inline void actions_note(struct actions *actions, struct note note)
+{
+	if (actions->count < ACTION_COUNT_MAX / 4 * 3)
+		actions_add(actions, ACTION_NOTE)->note = note;
+}
+
+/* The driver shall come back at at_us, if it has not been asked to come earlier. */
+static inline void actions_wake(struct actions *actions, uint64_t at_us)
+{
+	actions->deadline_us = u64_min(actions->deadline_us, at_us);
+}
 
 #endif

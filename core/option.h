@@ -11,8 +11,8 @@
 /* id, name, type (COUNT: a whole number, REAL, BYTES: whole bytes, multiple of 4), unit, default, low, high, help */
 #define RING_SETTINGS(X)                                                                                               \
 	X(SYNC_INTERVAL, "sync.interval", COUNT, "steps", 128, 1, 1e9, "local steps between two rounds")                   \
-	X(SYNC_PREFETCH, "sync.prefetch", COUNT, "layers", 1, 0, 64,                                                       \
-	  "layers on the ring beyond the one that the worker waits for")                                                   \
+	X(SYNC_PREFETCH, "sync.prefetch", COUNT, "layers", 2, 0, 64,                                                       \
+	  "layers on the ring ahead of the worker; 0: only the one that it waits for")                                                   \
 	X(OUTER_LR, "outer.lr", REAL, "", 0.8, 0, 10, "learning rate of the outer optimiser (SGD with Nesterov momentum)") \
 	X(OUTER_MOMENTUM, "outer.momentum", REAL, "", 0.85, 0, 0.9999, "momentum of the outer optimiser")                  \
 	X(PENALTY_ALPHA, "penalty.alpha", REAL, "", 0.02, 1e-6, 1, "weight of a new norm in the detector's mean and variance") \

@@ -94,6 +94,7 @@ enum segment_bell_kind {
 	BELL_READY,      /* worker -> daemon: initial theta is in place */
 	BELL_OFFER,      /* worker -> daemon: all layers are offered */
 	BELL_PUBLISH,    /* daemon -> worker: some layer was published, or offer_step, paused or stop changed: look again */
+	BELL_WANT,       /* worker -> daemon: waits for layer `value`, not published yet (once per layer and round) */
 	BELL_RESTORE,    /* worker -> daemon: layer `value` is torn, give me the anchor again */
 	BELL_FINISHED,   /* worker -> daemon: the training loop has ended */
 	BELL_END
@@ -102,7 +103,7 @@ enum segment_bell_kind {
 struct segment_bell {
 	uint32_t kind;
 	uint32_t version;  /* SEGMENT_VERSION */
-	uint64_t value;    /* ATTACH: bytes of description; ATTACHED: bytes of the segment; RESTORE: layer index */
+	uint64_t value;    /* ATTACH: bytes of description; ATTACHED: bytes of the segment; WANT, RESTORE: layer index */
 	uint64_t flags;    /* ATTACHED: 1 = theta and inner state are those of an earlier worker */
 	char text[232];    /* REFUSED: reason */
 };

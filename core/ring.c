@@ -1,0 +1,174 @@
+/* Ring reduce-scatter and all-gather of one layer. What it must never do: look at the own part of a peer whose weight is 0,
+ * or add in an order that depends on timing. */
+
+#include <string.h>
+
+#include "core/ring.h"
+#include "core/vec.h"
+
+size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard)
+{
+	CHECK(shard <= count);
+	/* size / count * shard + remainder part: no overflow for any size */
+	return size / count * shard + size_min(size % count, shard);
+}
+
+size_t ring_shard_size(size_t size, uint32_t count, uint32_t shard)
+{
+	return size / count + (shard < size % count ? 1 : 0);
+}
+
+size_t ring_pass_size(uint32_t count)
+{
+	size_t each = 4 * sizeof(size_t) + sizeof(double) + 2 * sizeof(uint32_t) + 2 * sizeof(bool);
+	return (each * count + 7) / 8 * 8;
+}
+
+void ring_pass_init(struct ring_pass *pass, void *block, uint32_t rank, uint32_t count)
+{
+	CHECK(rank < count);
+	*pass = (struct ring_pass){.rank = rank, .count = count};
+	pass->reduced = block;
+	pass->gathered = pass->reduced + count;
+	pass->reduce_sent = pass->gathered + count;
+	pass->gather_sent = pass->reduce_sent + count;
+	pass->square = (double *)(pass->gather_sent + count);
+	pass->queue = (uint32_t *)(pass->square + count);
+	pass->queued = (bool *)(pass->queue + 2 * (size_t)count);
+}
+
+static uint32_t queue_entry(enum chunk_phase phase, uint32_t shard)
+{
+	return 2 * shard + (phase == PHASE_GATHER);
+}
+
+/* Something of this phase and shard is ready: it takes its place in the queue, once. */
+static void announce(struct ring_pass *pass, enum chunk_phase phase, uint32_t shard)
+{
+	bool goes_right = phase == PHASE_REDUCE ? shard != pass->rank : shard != ring_right(pass->rank, pass->count);
+	uint32_t entry = queue_entry(phase, shard);
+	if (!goes_right || pass->queued[entry])
+		return;
+	pass->queued[entry] = true;
+	pass->queue[(pass->queue_head + pass->queue_length++) % (2 * pass->count)] = entry;
+}
+
+/* The sum of the own shard is whole: it is the mean, and its norm is known. */
+static void finish_own_shard(struct ring_pass *pass)
+{
+	size_t begin = ring_shard_begin(pass->size, pass->count, pass->rank);
+	pass->square[pass->rank] = vec_square_sum(pass->buffer + begin, pass->reduced[pass->rank]);
+}
+
+void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight)
+{
+	memset(pass->reduced, 0, ring_pass_size(pass->count));
+	pass->buffer = buffer;
+	pass->size = size;
+	pass->weight = weight;
+	pass->finished = 0;
+	pass->queue_head = 0;
+	pass->queue_length = 0;
+	uint32_t first = ring_left(pass->rank, pass->count);
+	size_t begin = ring_shard_begin(size, pass->count, first);
+	size_t length = ring_shard_size(size, pass->count, first);
+	vec_scale(buffer + begin, weight, length);
+	pass->reduced[first] = length;
+	if (pass->count == 1) {
+		pass->gathered[0] = length;
+		pass->finished = length;
+		finish_own_shard(pass);
+	} else if (length > 0) {
+		announce(pass, PHASE_REDUCE, first);
+	}
+}
+
+/* Where the next chunk of this shard from the left must begin, counted from the begin of the shard; SIZE_MAX: none can come. */
+static size_t next_expected(const struct ring_pass *pass, enum chunk_phase phase, uint32_t shard)
+{
+	if (phase == PHASE_REDUCE)
+		return shard == ring_left(pass->rank, pass->count) ? SIZE_MAX : pass->reduced[shard];
+	return shard == pass->rank ? SIZE_MAX : pass->gathered[shard];
+}
+
+static void accept_reduce(struct ring_pass *pass, const struct chunk *chunk, const void *payload, size_t length)
+{
+	vec_accumulate(pass->buffer + chunk->offset, payload, pass->weight, chunk->count);
+	pass->reduced[chunk->shard] += chunk->count;
+	if (chunk->shard != pass->rank) {
+		announce(pass, PHASE_REDUCE, chunk->shard);
+		return;
+	}
+	pass->gathered[chunk->shard] += chunk->count;
+	pass->finished += chunk->count;
+	if (pass->reduced[chunk->shard] == length)
+		finish_own_shard(pass);
+	announce(pass, PHASE_GATHER, chunk->shard);
+}
+
+static void accept_gather(struct ring_pass *pass, const struct chunk *chunk, const void *payload, size_t length)
+{
+	memcpy(pass->buffer + chunk->offset, payload, chunk->count * sizeof(float));
+	pass->gathered[chunk->shard] += chunk->count;
+	pass->finished += chunk->count;
+	if (pass->gathered[chunk->shard] == length)
+		pass->square[chunk->shard] = chunk->square_norm;
+	announce(pass, PHASE_GATHER, chunk->shard);
+}
+
+int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const void *payload)
+{
+	if (chunk->shard >= pass->count || chunk->count == 0 || pass->count == 1)
+		return EDIT_ERROR_MALFORMED;
+	size_t begin = ring_shard_begin(pass->size, pass->count, chunk->shard);
+	size_t length = ring_shard_size(pass->size, pass->count, chunk->shard);
+	size_t expected = next_expected(pass, chunk->phase, chunk->shard);
+	if (expected > length || chunk->offset != begin + expected || chunk->count > length - expected)
+		return EDIT_ERROR_MALFORMED;
+	if (chunk->phase == PHASE_REDUCE)
+		accept_reduce(pass, chunk, payload, length);
+	else
+		accept_gather(pass, chunk, payload, length);
+	return 0;
+}
+
+bool ring_pass_has_chunk(const struct ring_pass *pass)
+{
+	return pass->queue_length > 0;
+}
+
+void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk *ret_chunk)
+{
+	CHECK(pass->queue_length > 0);
+	CHECK(chunk_elements > 0);
+	uint32_t entry = pass->queue[pass->queue_head];
+	uint32_t shard = entry / 2;
+	enum chunk_phase phase = entry % 2 ? PHASE_GATHER : PHASE_REDUCE;
+	size_t *sent = phase == PHASE_REDUCE ? pass->reduce_sent : pass->gather_sent;
+	size_t ready = phase == PHASE_REDUCE ? pass->reduced[shard] : pass->gathered[shard];
+	size_t count = size_min(ready - sent[shard], chunk_elements);
+	CHECK(count > 0);
+	*ret_chunk = (struct chunk){.phase = phase, .shard = shard, .count = count,
+				    .offset = ring_shard_begin(pass->size, pass->count, shard) + sent[shard]};
+	sent[shard] += count;
+	if (phase == PHASE_GATHER && sent[shard] == ring_shard_size(pass->size, pass->count, shard))
+		ret_chunk->square_norm = pass->square[shard];
+	if (sent[shard] < ready)
+		return;
+	pass->queued[entry] = false;
+	pass->queue_head = (pass->queue_head + 1) % (2 * pass->count);
+	pass->queue_length--;
+}
+
+bool ring_pass_is_done(const struct ring_pass *pass)
+{
+	return pass->finished == pass->size;
+}
+
+double ring_pass_square_norm(const struct ring_pass *pass)
+{
+	double sum = 0.0;
+	for (uint32_t shard = 0; shard < pass->count; shard++)
+		sum += pass->square[shard];
+	return sum;
+}

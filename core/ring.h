@@ -1,0 +1,57 @@
+#ifndef EDIT_CORE_RING_H
+#define EDIT_CORE_RING_H
+
+/* Ring reduce-scatter and all-gather of one layer, in chunks: the way of the numbers, without messages or time.
+ *
+ * A layer of `size` elements is cut into one shard per member. The sum of shard s starts at the right neighbour of its
+ * owner s and ends at s, so its order is fixed; from there the mean travels on to all others. Rank i hence sends partial sums
+ * of every shard but its own, first that of its left neighbour, and means of every shard but its right neighbour's. Chunks
+ * of one shard and phase arrive in order (core/link.h), so progress is a cursor per shard, and each element is
+ * added exactly once. Buffer: [size] float32, the own pseudo-gradient at the begin, the mean at the end. */
+
+#include "core/event.h"
+
+struct ring_pass {
+	uint32_t rank, count; /* of the members */
+	float weight;         /* own weight in the mean */
+	float *buffer;        /* [size], owned by the caller */
+	size_t size;
+	size_t finished;      /* elements of buffer that hold the mean */
+	size_t *reduced;      /* [count] elements of each shard that hold a partial sum with the own part in it */
+	size_t *gathered;     /* [count] elements of each shard that hold the mean */
+	size_t *reduce_sent;  /* [count] */
+	size_t *gather_sent;  /* [count] */
+	double *square;       /* [count] sum of squares of each shard's mean, by its owner */
+	uint32_t *queue;      /* [2 x count] phase and shard with something to send, first come first served */
+	uint32_t queue_head, queue_length;
+	bool *queued;         /* [2 x count] */
+};
+
+static inline uint32_t ring_left(uint32_t rank, uint32_t count) { return (rank + count - 1) % count; }
+static inline uint32_t ring_right(uint32_t rank, uint32_t count) { return (rank + 1) % count; }
+
+/* First element of a shard; shard == count gives size. Shards differ by at most one element. */
+size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard);
+/* Elements of a shard. */
+size_t ring_shard_size(size_t size, uint32_t count, uint32_t shard);
+
+/* Bytes of the block for ring_pass_init, a multiple of 8. */
+size_t ring_pass_size(uint32_t count);
+/* Lays the cursors into block (8-byte aligned), which stays the caller's. */
+void ring_pass_init(struct ring_pass *pass, void *block, uint32_t rank, uint32_t count);
+/* Starts the pass: buffer holds the own pseudo-gradient, unscaled. A weight of 0 adds nothing, whatever buffer holds. */
+void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight);
+/* Takes a chunk from the left neighbour; payload: 4 x chunk->count bytes at any alignment. EDIT_ERROR_MALFORMED, and nothing
+ * changed, if it is not the next one of its shard. */
+int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const void *payload);
+/* Is something ready to be sent? */
+bool ring_pass_has_chunk(const struct ring_pass *pass);
+/* Takes the next chunk for the right neighbour, at most chunk_elements long; fills phase, shard, offset, count and
+ * square_norm. Only if ring_pass_has_chunk. */
+void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk *ret_chunk);
+/* Is the whole mean in the buffer? */
+bool ring_pass_is_done(const struct ring_pass *pass);
+/* Sum of squares of the mean, shards added in rank order: equal bits on all members. Only when done. */
+double ring_pass_square_norm(const struct ring_pass *pass);
+
+#endif
