@@ -27,13 +27,13 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
 CORE   := vec penalty outer ring link view sync node
-PROTO  := check peer.pb-c control.pb-c codec setting segment
+PROTO  := check safetensors peer.pb-c control.pb-c codec setting segment
 DAEMON := 
 LIBW   := edit_worker
 MODEL  := 
 SIM    := 
 CTL    := 
-TESTS  := 
+TESTS  := test_safetensors
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
