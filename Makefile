@@ -3,7 +3,7 @@
 #   make           the five products              make check    all tests (SAN=address,undefined: with sanitizers)
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
 #   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400: nodes train on real text
-#   make install   DESTDIR=, PREFIX=              V=1           show commands
+#   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
 VERSION    := 0.1.0
 PREFIX     ?= /usr/local
@@ -11,6 +11,7 @@ SYSCONFDIR ?= /etc
 NODES      ?= 4
 STEPS      ?= 400
 SAN        ?=
+WERROR     ?= -Werror
 
 comma := ,
 B     := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(findstring clang,$(CC)),/clang)
@@ -18,7 +19,7 @@ Q     := $(if $(V),,@)
 say    = $(if $(V),@:,@printf '  %-6s %s\n' $(1) $(2))
 
 OPT      ?= -O2 -g
-WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
+WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef $(WERROR)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 COMPILE   = $(CC) -std=c17 -D_GNU_SOURCE -DEDIT_VERSION='"$(VERSION)"' $(OPT) -fPIC -fvisibility=hidden -ffp-contract=off \
             -fno-math-errno $(WARN) -I. -I$(B) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP
@@ -26,6 +27,8 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
+# core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
+PLAIN  := base option event layer
 CORE   := vec penalty outer ring link view sync node
 PROTO  := check safetensors peer.pb-c control.pb-c codec setting segment
 DAEMON := 
@@ -34,6 +37,8 @@ MODEL  :=
 SIM    := 
 CTL    := 
 TESTS  := test_safetensors
+# Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
+SCRIPTS := test_tidy.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
@@ -44,7 +49,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: all check tidy bench fuzz demo install clean
+.PHONY: all check tidy objects bench fuzz demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -58,9 +63,10 @@ $(B)/daemon.a: $(call objects,daemon,$(DAEMON))
 $(B)/worker.a: $(call objects,worker,$(LIBW) $(MODEL))
 $(B)/ctl.a:    $(call objects,ctl,$(CTL))
 $(B)/sim.a:    $(call objects,sim,$(SIM))
-$(B)/%.a:
+$(B)/%.a: Makefile
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 $(B)/editd: $(B)/daemon/main.o $(B)/daemon.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
@@ -80,7 +86,8 @@ $(B)/libedit-worker.so: $(call objects,worker,$(LIBW)) $(B)/proto.a $(B)/core.a
 
 # ---- Compiling -------------------------------------------------------------------------------------------------------
 
-$(B)/%.o: %.c
+# Generated headers must be there before anything compiles.
+$(B)/%.o: %.c | $(B)/proto/peer.pb-c.h $(B)/proto/control.pb-c.h
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -c -o $@ $<
@@ -91,9 +98,6 @@ $(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: proto/%.proto
 $(B)/proto/%.pb-c.o: $(B)/proto/%.pb-c.c
 	$(call say,CC,$<)
 	$(Q)$(COMPILE) -Wno-conversion -c -o $@ $<
-# Generated headers must be there before anything that may include them compiles.
-$(call objects,proto,codec) $(call objects,daemon,main $(DAEMON)) $(call objects,ctl,main $(CTL)) $(call objects,tests,$(TESTS)): \
-	| $(B)/proto/peer.pb-c.h $(B)/proto/control.pb-c.h
 
 # ---- Tests -----------------------------------------------------------------------------------------------------------
 
@@ -101,8 +105,44 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/daemon.a $(B)/worker.a $(B)/ctl.a $(B)/sim.a $
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(TEST_LIBS)
 
-check: $(PRODUCTS) $(addprefix $(B)/tests/,$(TESTS))
-	@for t in $(TESTS); do printf '  %-6s %s\n' TEST $$t; $(B)/tests/$$t || exit 1; done
+# One line per test, its output only if it fails; make -j runs them side by side.
+check: all $(addprefix run/,$(TESTS) $(SCRIPTS)) $(if $(SAN)$(findstring clang,$(CC)),,tidy)
+.PHONY: $(addprefix run/,$(TESTS) $(SCRIPTS))
+$(addprefix run/,$(TESTS)): run/%: $(B)/tests/%
+	@BUILD=$(B) tests/run $* $(B)/tests/$*.log $<
+$(addprefix run/,$(SCRIPTS)): run/%: tests/% | all
+	@BUILD=$(B) tests/run $* $(B)/tests/$*.log $<
+
+# The laws of the tree on the files and on plain objects of the core; then clang's opinion of every file, without linking.
+tidy: $(B)/core.a
+	$(call say,TIDY,tests/tidy.py)
+	@python3 tests/tidy.py --core $(B)/core.a .
+	@$(MAKE) --no-print-directory CC=clang OPT=-O0 B=build/clang-warnings objects
+objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
+	 $(call objects,worker,main $(LIBW) $(MODEL)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
+	 $(call objects,tests,$(TESTS))
+
+# ---- Installing ------------------------------------------------------------------------------------------------------
+
+# Units and examples know where they are installed.
+$(B)/systemd/%: systemd/%.in
+	@mkdir -p $(@D)
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
+UNITS := editd.service editd@.service editd-worker.service editd-worker@.service
+
+install: all $(addprefix $(B)/systemd/,$(UNITS) editd.conf editd-worker)
+	$(call say,INST,$(DESTDIR)$(PREFIX))
+	$(Q)set -e; to=$(DESTDIR)$(PREFIX); put() { mode=$$1 dir=$$2; shift 2; install -d $$dir; install -m $$mode $$@ $$dir; }; \
+	put 755 $$to/bin $(addprefix $(B)/,editd edit-worker editctl edit-sim); \
+	put 644 $$to/include worker/edit_worker.h; \
+	install -D -m 644 $(B)/libedit-worker.so $$to/lib/libedit-worker.so.0; \
+	ln -sf libedit-worker.so.0 $$to/lib/libedit-worker.so; \
+	put 644 $$to/lib/systemd/system $(addprefix $(B)/systemd/,$(UNITS)); \
+	install -D -m 644 systemd/sysusers.conf $$to/lib/sysusers.d/editd.conf; \
+	install -D -m 644 systemd/tmpfiles.conf $$to/lib/tmpfiles.d/editd.conf; \
+	put 644 $$to/share/doc/editd README.md LICENSE docs/*.md; \
+	put 644 $$to/share/doc/editd/examples $(B)/systemd/editd.conf $(B)/systemd/editd-worker; \
+	install -d $(DESTDIR)$(SYSCONFDIR)/editd
 
 clean:
 	rm -rf build

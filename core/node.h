@@ -72,6 +72,7 @@ struct node_peer {
 	uint64_t lateness_mean_us;  /* exponential mean, 0.1 */
 };
 
+/* This member and the ring, and a member (rank < member_count) as seen from here, at now_us of the events' clock. */
 void node_status(const struct node *node, uint64_t now_us, struct node_status *ret_status);
 void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
