@@ -2,7 +2,7 @@
 #define EDIT_PROTO_SEGMENT_H
 
 /* The contract between daemon and worker: a file in runtime_dir mapped by both, and the messages of the SOCK_SEQPACKET
- * socket runtime_dir/worker.sock, which is doorbell and life line (end of file: the other side died).
+ * socket runtime_dir/worker.sock (proto/bell.h), which is doorbell and life line (end of file: the other side died).
  *
  * The daemon creates the file from the worker's description and passes its descriptor with the ATTACHED message. Every
  * field has one writer, named below; readers never lock. Numbers are in the host's byte order: the file never leaves it.
@@ -17,14 +17,15 @@
 #include <stdatomic.h>
 
 #include "core/layer.h"
+#include "proto/bell.h"
+#include "proto/description.h"
+#include "proto/mapping.h"
 
 enum {
 	SEGMENT_VERSION = 1,
 	SEGMENT_STEP_COUNT = 1024,
-	SEGMENT_DESCRIPTION_MAX = 4 << 20, /* bytes of a worker's description */
-	SEGMENT_INNER_FACTOR_MAX = 8
+	SEGMENT_PAGE = 4096 /* alignment of the header's successor, theta and inner */
 };
-
 
 /* "EDITSEG1" read as a little-endian number. */
 #define SEGMENT_MAGIC UINT64_C(0x3147455354494445)
@@ -76,7 +77,7 @@ struct segment_layer {
 
 /* One finished step, at index step % SEGMENT_STEP_COUNT; written by the worker before header.step grows. */
 struct segment_step {
-	uint64_t step;
+	uint64_t step;   /* its number, from 0: header.step before it grew */
 	uint64_t tokens; /* in this step */
 	uint64_t step_us;
 	double loss;     /* nats per token */
@@ -85,27 +86,56 @@ struct segment_step {
 _Static_assert(sizeof(struct segment_header) <= 4096, "the header fits its page");
 _Static_assert(sizeof(_Atomic uint64_t) == 8, "shared words are plain words");
 
-/* ---- The doorbell socket: one struct segment_bell per packet; ATTACH is followed by the description ---- */
+/* ---- Making, mapping and looking ---- */
 
-enum segment_bell_kind {
-	BELL_ATTACH = 1, /* worker -> daemon: kind, then the description (proto/description.h) in further packets */
-	BELL_ATTACHED,   /* daemon -> worker: carries the segment's descriptor */
-	BELL_REFUSED,    /* daemon -> worker: text says why */
-	BELL_READY,      /* worker -> daemon: initial theta is in place */
-	BELL_OFFER,      /* worker -> daemon: all layers are offered */
-	BELL_PUBLISH,    /* daemon -> worker: some layer was published, or offer_step, paused or stop changed: look again */
-	BELL_WANT,       /* worker -> daemon: waits for layer `value`, not published yet (once per layer and round) */
-	BELL_RESTORE,    /* worker -> daemon: layer `value` is torn, give me the anchor again */
-	BELL_FINISHED,   /* worker -> daemon: the training loop has ended */
-	BELL_END
+/* A mapped segment. Sizes and places of layers are the process's own copies, taken when they were checked: what the other
+ * side writes later cannot lead an access astray. */
+struct segment {
+	struct mapping mapping;
+	struct segment_header *header;
+	struct segment_layer *layers; /* [layer_count] */
+	struct segment_step *steps;   /* [SEGMENT_STEP_COUNT] */
+	size_t layer_count;
+	unsigned inner_factor;
+	struct segment_place *places; /* [layer_count], owned */
 };
 
-struct segment_bell {
-	uint32_t kind;
-	uint32_t version;  /* SEGMENT_VERSION */
-	uint64_t value;    /* ATTACH: bytes of description; ATTACHED: bytes of the segment; WANT, RESTORE: layer index */
-	uint64_t flags;    /* ATTACHED: 1 = theta and inner state are those of an earlier worker */
-	char text[232];    /* REFUSED: reason */
+/* Where the parts of one layer lie. */
+struct segment_place {
+	size_t size;  /* elements */
+	float *theta; /* [size], 64-byte aligned */
+	float *inner; /* [inner_factor x size], 64-byte aligned; NULL if inner_factor is 0 */
 };
+
+/* Bytes of the segment for a description. */
+uint64_t segment_size(const struct description *description);
+
+/* Makes the file path for a description (which must pass description_check), mode 0660, in place of any older one, and maps
+ * it: theta and inner all zero, every layer owned by the worker, offer_step UINT64_MAX. description_hash as of
+ * description_hash(). EDIT_ERROR_FULL if there is no room (both sizes in why), EDIT_ERROR_SYSTEM. */
+int segment_create(const char *path, const struct description *description, uint64_t description_hash, uint32_t member_rank,
+		   uint32_t member_count, struct segment *ret_segment, struct line *why);
+
+/* Maps an existing segment after checking every field and offset of header and layer table against the file's real size.
+ * EDIT_ERROR_UNKNOWN if there is no such file, EDIT_ERROR_MALFORMED if it is damaged or of another version, EDIT_ERROR_SYSTEM. */
+int segment_open(const char *path, struct segment *ret_segment, struct line *why);
+/* The same for a descriptor; takes fd over, also on failure. */
+int segment_adopt(int fd, struct segment *ret_segment, struct line *why);
+
+/* Unmaps and frees; the file stays. Safe on a segment_close()d or all-zero one. */
+void segment_close(struct segment *segment);
+
+/* theta [size] of a layer; inner state [inner_factor x size], NULL if the factor is 0; size in elements. CHECK the index. */
+float *segment_theta(const struct segment *segment, size_t layer_index);
+float *segment_inner(const struct segment *segment, size_t layer_index);
+size_t segment_layer_size(const struct segment *segment, size_t layer_index);
+
+/* Whether a worker died while it changed the layer: theta and inner state are then a mix of two steps. */
+bool segment_is_torn(const struct segment *segment, size_t layer_index);
+
+/* Sums of the finished steps numbered [from_step, to_step): tokens, mean loss weighted by step (NaN if none, or if one is NaN).
+ * Steps that are no longer in the table are left out. */
+void segment_sum_steps(const struct segment *segment, uint64_t from_step, uint64_t to_step, uint64_t *ret_tokens,
+		       double *ret_loss);
 
 #endif

@@ -10,7 +10,7 @@ import tidy
 
 MAKEFILE = """PLAIN := base event
 CORE := vec ring
-PROTO := codec segment
+PROTO := codec mapping segment
 DAEMON := control
 LIBW := edit_worker
 MODEL := llama
@@ -39,7 +39,7 @@ GOOD = {
     "core/ring.c": source('"core/event.h"', '"core/vec.h"', "<math.h>"),
     "proto/codec.c": source('"proto/peer.pb-c.h"', '"core/event.h"'),
     "proto/peer.proto": "// Purpose.\n",
-    "proto/segment.c": source("<sys/mman.h>"),
+    "proto/mapping.c": source("<sys/mman.h>"),
     "daemon/control.c": source("<zmq.h>"),
     "worker/edit_worker.c": source('"core/vec.h"'),
     "worker/llama.h": header("worker/llama.h"),

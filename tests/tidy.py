@@ -27,8 +27,8 @@ INCLUDE_LAW = {
     "core": [],  # by the order of the Makefile's PLAIN and CORE
     "proto": ["core/", "proto/"],
     "daemon": ["core/", "proto/", "daemon/"],
-    "worker": ["$PLAIN", "core/vec", "proto/segment", "proto/description", "proto/safetensors", "proto/check",
-               "worker/"],
+    "worker": ["$PLAIN", "core/vec", "proto/segment", "proto/bell", "proto/description", "proto/mapping", "proto/text",
+               "proto/safetensors", "proto/check", "worker/"],
     "ctl": ["$PLAIN", "core/vec", "proto/", "ctl/"],
     "sim": ["core/", "proto/", "worker/$MODEL", "sim/"],
 }
@@ -38,7 +38,7 @@ CONFINED = {
     r"zmq\.h": r"daemon/(transport|control)\.c|ctl/socket\.c",
     r"protobuf-c/.*|.*\.pb-c\.h": r"proto/codec\w*\.[ch]|daemon/(control|answer)\w*\.[ch]|ctl/\w+\.[ch]",
     r"cblas\.h": r"worker/kernels\w*\.c",
-    r"sys/mman\.h": r"proto/segment\.c",
+    r"sys/mman\.h": r"proto/mapping\.c",
 }
 CORE_OUTSIDE = {"float.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}
 
