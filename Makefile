@@ -38,7 +38,7 @@ SIM    :=
 CTL    := 
 TESTS  := test_safetensors
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_tidy.py
+SCRIPTS := test_tidy.py test_install.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
@@ -49,10 +49,11 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: all check tidy objects bench fuzz demo install clean
+.PHONY: FORCE all check tidy objects bench fuzz demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
+FORCE:
 
 # ---- Products --------------------------------------------------------------------------------------------------------
 
@@ -109,9 +110,9 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/daemon.a $(B)/worker.a $(B)/ctl.a $(B)/sim.a $
 check: all $(addprefix run/,$(TESTS) $(SCRIPTS)) $(if $(SAN)$(findstring clang,$(CC)),,tidy)
 .PHONY: $(addprefix run/,$(TESTS) $(SCRIPTS))
 $(addprefix run/,$(TESTS)): run/%: $(B)/tests/%
-	@BUILD=$(B) tests/run $* $(B)/tests/$*.log $<
+	@BUILD=$(B) SANFLAGS="$(SANFLAGS)" tests/run $* $(B)/tests/$*.log $<
 $(addprefix run/,$(SCRIPTS)): run/%: tests/% | all
-	@BUILD=$(B) tests/run $* $(B)/tests/$*.log $<
+	@BUILD=$(B) SANFLAGS="$(SANFLAGS)" tests/run $* $(B)/tests/$*.log $<
 
 # The laws of the tree on the files and on plain objects of the core; then clang's opinion of every file, without linking.
 tidy: $(B)/core.a
@@ -124,13 +125,17 @@ objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call obje
 
 # ---- Installing ------------------------------------------------------------------------------------------------------
 
-# Units and examples know where they are installed.
-$(B)/systemd/%: systemd/%.in
+# One text, two units: NAME.service and, for several nodes on one host, NAME@.service.
+fill = sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g; s|@OF@|$(1)|g; s|@UNIT@|$(2)|g; s|@DIR@|$(3)|g; s|@CONF@|$(4)|g'
+$(B)/systemd/%@.service: systemd/%.service.in FORCE
 	@mkdir -p $(@D)
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|g; s|@SYSCONFDIR@|$(SYSCONFDIR)|g' $< >$@
+	$(Q)$(call fill, %i,@%i,-%i,%i) $< >$@
+$(B)/systemd/%.service: systemd/%.service.in FORCE
+	@mkdir -p $(@D)
+	$(Q)$(call fill,,,,editd) $< >$@
 UNITS := editd.service editd@.service editd-worker.service editd-worker@.service
 
-install: all $(addprefix $(B)/systemd/,$(UNITS) editd.conf editd-worker)
+install: all $(addprefix $(B)/systemd/,$(UNITS))
 	$(call say,INST,$(DESTDIR)$(PREFIX))
 	$(Q)set -e; to=$(DESTDIR)$(PREFIX); put() { mode=$$1 dir=$$2; shift 2; install -d $$dir; install -m $$mode $$@ $$dir; }; \
 	put 755 $$to/bin $(addprefix $(B)/,editd edit-worker editctl edit-sim); \
@@ -141,7 +146,7 @@ install: all $(addprefix $(B)/systemd/,$(UNITS) editd.conf editd-worker)
 	install -D -m 644 systemd/sysusers.conf $$to/lib/sysusers.d/editd.conf; \
 	install -D -m 644 systemd/tmpfiles.conf $$to/lib/tmpfiles.d/editd.conf; \
 	put 644 $$to/share/doc/editd README.md LICENSE docs/*.md; \
-	put 644 $$to/share/doc/editd/examples $(B)/systemd/editd.conf $(B)/systemd/editd-worker; \
+	put 644 $$to/share/doc/editd/examples systemd/editd.conf systemd/editd-worker; \
 	install -d $(DESTDIR)$(SYSCONFDIR)/editd
 
 clean:

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""What `make install` puts down is complete: units that systemd accepts, a library that others can link."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+FILES = """bin/editd bin/edit-worker bin/editctl bin/edit-sim include/edit_worker.h lib/libedit-worker.so.0
+lib/sysusers.d/editd.conf lib/tmpfiles.d/editd.conf share/doc/editd/README.md share/doc/editd/LICENSE
+share/doc/editd/design.md share/doc/editd/protocol.md share/doc/editd/style.md
+share/doc/editd/examples/editd.conf share/doc/editd/examples/editd-worker""".split()
+UNITS = ["editd.service", "editd@.service", "editd-worker.service", "editd-worker@.service"]
+
+WORKER = """#include <edit_worker.h>
+int main(void)
+{
+	struct edit_worker *worker = edit_worker_new("/nowhere/worker.sock");
+	int error = edit_worker_attach(worker, 0);
+	edit_worker_free(worker);
+	return error < 0 ? 0 : 1;
+}
+"""
+
+
+def run(*command, **options):
+    """(exit status, output) of a command."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    return done.returncode, done.stdout
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.mkdtemp()
+        cls.prefix = os.path.join(cls.root, "usr")
+        cls.addClassCleanup(shutil.rmtree, cls.root)
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        status, output = run("make", "install", "B=" + os.environ.get("BUILD", "build"), "PREFIX=" + cls.prefix,
+                             "SYSCONFDIR=" + os.path.join(cls.root, "etc"), env=plain)
+        if status:
+            raise AssertionError(output)
+
+    def in_prefix(self, path):
+        return os.path.join(self.prefix, path)
+
+    def test_everything_is_there(self):
+        units = ["lib/systemd/system/" + unit for unit in UNITS]
+        self.assertEqual([path for path in FILES + units if not os.path.isfile(self.in_prefix(path))], [])
+        self.assertEqual(os.readlink(self.in_prefix("lib/libedit-worker.so")), "libedit-worker.so.0")
+
+    def test_staging_folder_leaves_no_trace_in_units(self):
+        for unit in UNITS:
+            with open(self.in_prefix("lib/systemd/system/" + unit), encoding="utf-8") as file:
+                text = file.read()
+            self.assertNotRegex(text, "@[A-Z]+@")
+            self.assertIn(f"ExecStart={self.prefix}/bin/edit", text)
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_systemd_accepts_the_units(self):
+        paths = [self.in_prefix("lib/systemd/system/" + unit) for unit in UNITS]
+        self.assertEqual(run("systemd-analyze", "verify", "--man=no", *paths), (0, ""))
+
+    def test_another_program_links_the_library(self):
+        source, program = os.path.join(self.root, "worker.c"), os.path.join(self.root, "worker")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(WORKER)
+        flags = os.environ.get("SANFLAGS", "").split()
+        status, output = run("cc", *flags, "-I" + self.in_prefix("include"), source, "-L" + self.in_prefix("lib"),
+                             "-ledit-worker", "-o", program)
+        self.assertEqual((status, output), (0, ""))
+        self.assertEqual(run(program, env={**os.environ, "LD_LIBRARY_PATH": self.in_prefix("lib")}), (0, ""))
+
+    def test_library_shows_its_interface_only(self):
+        _, output = run("nm", "-D", "--defined-only", self.in_prefix("lib/libedit-worker.so"))
+        names = [line.split()[-1] for line in output.strip().split("\n")]
+        self.assertEqual([name for name in names if not name.startswith("edit_worker_")], [])
+        self.assertIn("edit_worker_attach", names)
+
+    def test_example_of_a_config_is_valid(self):
+        self.assertEqual(run(self.in_prefix("bin/editd"), "--check-config", "--config",
+                             self.in_prefix("share/doc/editd/examples/editd.conf"))[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
