@@ -28,7 +28,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
-PLAIN  := base option event layer
+PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view sync node
 PROTO  := check safetensors peer.pb-c control.pb-c codec setting segment
 DAEMON := 
@@ -36,7 +36,9 @@ LIBW   := edit_worker
 MODEL  := 
 SIM    := 
 CTL    := 
-TESTS  := test_safetensors
+TESTS  := test_vec test_penalty test_outer test_safetensors
+# What several tests share: linked into each that uses it.
+HELPERS := reference_edit vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_tidy.py test_install.py
 
@@ -64,6 +66,7 @@ $(B)/daemon.a: $(call objects,daemon,$(DAEMON))
 $(B)/worker.a: $(call objects,worker,$(LIBW) $(MODEL))
 $(B)/ctl.a:    $(call objects,ctl,$(CTL))
 $(B)/sim.a:    $(call objects,sim,$(SIM))
+$(B)/tests.a:  $(call objects,tests,$(HELPERS))
 $(B)/%.a: Makefile
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
@@ -102,7 +105,7 @@ $(B)/proto/%.pb-c.o: $(B)/proto/%.pb-c.c
 
 # ---- Tests -----------------------------------------------------------------------------------------------------------
 
-$(B)/tests/%: $(B)/tests/%.o $(B)/daemon.a $(B)/worker.a $(B)/ctl.a $(B)/sim.a $(B)/proto.a $(B)/core.a
+$(B)/tests/%: $(B)/tests/%.o $(B)/tests.a $(B)/daemon.a $(B)/worker.a $(B)/ctl.a $(B)/sim.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(TEST_LIBS)
 
@@ -121,7 +124,7 @@ tidy: $(B)/core.a
 	@$(MAKE) --no-print-directory CC=clang OPT=-O0 B=build/clang-warnings objects
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
-	 $(call objects,tests,$(TESTS))
+	 $(call objects,tests,$(TESTS) $(HELPERS))
 
 # ---- Installing ------------------------------------------------------------------------------------------------------
 
