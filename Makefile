@@ -153,6 +153,6 @@ install: all $(addprefix $(B)/systemd/,$(UNITS))
 	install -d $(DESTDIR)$(SYSCONFDIR)/editd
 
 clean:
-	rm -rf build
+	$(Q)rm -rf build
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
