@@ -45,6 +45,7 @@ int llama_new(const struct llama_config *config, const struct llama_limits *limi
 /* NULL is allowed. */
 void llama_free(struct llama *model);
 
+/* The config that it was made with. */
 const struct llama_config *llama_config_of(const struct llama *model);
 /* Bytes of the block of gradients, activations and cache. */
 size_t llama_memory_bytes(const struct llama *model);
