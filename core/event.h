@@ -76,7 +76,6 @@ struct heartbeat {
 	uint64_t round;            /* rounds completed by the sender */
 	uint64_t received;         /* ring stream frames taken in order from the receiver of this heartbeat (if it is left) */
 	bool resend;               /* a gap was seen: send again from `received` */
-	bool hello_accepted;       /* the sender has accepted the receiver's hello */
 	bool waiting_for_worker;   /* the sender's worker has not offered the round in progress */
 	uint32_t suspect_count;
 	uint32_t suspects[SUSPECT_COUNT_MAX]; /* ranks known to be down, on the sender's other side */
@@ -143,6 +142,7 @@ struct message {
 	enum message_kind kind;
 	uint32_t from;        /* rank of the sender (the neighbour, not the origin) */
 	uint64_t incarnation; /* of the sender: random id of this start of the daemon */
+	uint64_t receiver;    /* incarnation of the receiver whose hello the sender has accepted; 0: none */
 	uint64_t view;        /* 1 */
 	uint64_t sequence;    /* ring stream: number of the frame on this link, from 0 */
 	union {

@@ -1,0 +1,88 @@
+/* The list of open proposals of one member. Knows nothing of messages; what a change means is core/sync.c's business. */
+
+#include <string.h>
+
+#include "core/proposal.h"
+
+size_t proposals_size(uint32_t member_count)
+{
+	return (size_t)member_count * PROPOSAL_EACH_MAX * 2 * sizeof(struct proposal);
+}
+
+void proposals_init(struct proposals *proposals, void *block, uint32_t rank, uint32_t member_count)
+{
+	*proposals = (struct proposals){.list = block, .capacity = (size_t)member_count * PROPOSAL_EACH_MAX * 2, .rank = rank};
+}
+
+uint32_t proposal_origin(const struct change *change)
+{
+	return (uint32_t)(change->id >> 32) - 1;
+}
+
+uint64_t proposals_next_id(struct proposals *proposals)
+{
+	return (uint64_t)(proposals->rank + 1) << 32 | ++proposals->counter;
+}
+
+int proposals_propose(struct proposals *proposals, const struct change *change)
+{
+	size_t own = 0;
+	for (size_t i = 0; i < proposals->count; i++)
+		own += proposal_origin(&proposals->list[i].change) == proposals->rank;
+	if (own >= PROPOSAL_EACH_MAX)
+		return EDIT_ERROR_BUSY;
+	return proposals_hold(proposals, change);
+}
+
+int proposals_hold(struct proposals *proposals, const struct change *change)
+{
+	size_t at = 0;
+	while (at < proposals->count && proposals->list[at].change.id < change->id)
+		at++;
+	if (at < proposals->count && proposals->list[at].change.id == change->id)
+		return 0;
+	if (proposals->count == proposals->capacity)
+		return EDIT_ERROR_FULL;
+	for (size_t i = proposals->count++; i > at; i--)
+		proposals->list[i] = proposals->list[i - 1];
+	proposals->list[at] = (struct proposal){.change = *change};
+	return 0;
+}
+
+/* Spreads an id over 64 bits (finalizer of splitmix64), so that sums of different sets differ. */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+uint64_t proposals_digest(struct proposals *proposals, uint64_t round)
+{
+	uint64_t digest = 0;
+	for (size_t i = 0; i < proposals->count; i++) {
+		struct proposal *proposal = &proposals->list[i];
+		if (proposal->change.at_round != 0 && proposal->change.at_round != round)
+			continue;
+		proposal->in_round = round;
+		digest += mix(proposal->change.id);
+	}
+	return digest;
+}
+
+bool proposals_next(struct proposals *proposals, uint64_t round, bool is_agreed, struct change *ret_change, bool *ret_taken)
+{
+	for (size_t i = 0; i < proposals->count; i++) {
+		struct proposal *proposal = &proposals->list[i];
+		bool taken = is_agreed && proposal->in_round == round;
+		if (!taken && (proposal->change.at_round == 0 || proposal->change.at_round > round))
+			continue;
+		*ret_change = proposal->change;
+		*ret_taken = taken;
+		proposals->count--;
+		for (; i < proposals->count; i++)
+			proposals->list[i] = proposals->list[i + 1];
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,315 @@
+/* One round, from the worker's offer to the publish of every layer. The only place that changes anchor, momentum and theta. */
+
+#include <math.h>
+#include <string.h>
+
+#include "core/outer.h"
+#include "core/round.h"
+#include "core/vec.h"
+
+#define START_MAX 16        /* layers begun in one step, so that a step's actions are bounded */
+#define LATENESS_FACTOR 0.1 /* of the exponential mean */
+
+static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
+
+void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	sync->done_us = now_us;
+	sync->progress_us = now_us;
+	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_INTERVAL);
+}
+
+int round_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
+{
+	if (sync->offered || sync->finished)
+		return EDIT_ERROR_INVALID;
+	sync->offered = true;
+	sync->offer = *offer;
+	sync->offer_us = now_us;
+	sync->progress_us = now_us;
+	sync->begin_bytes = sync->link->sent_bytes;
+	for (uint32_t i = 0; i < sync->layer_count; i++)
+		sync->state[i].phase = LAYER_OFFERED;
+	return 0;
+}
+
+void round_want(struct sync *sync, uint32_t layer_index)
+{
+	CHECK(layer_index < sync->layer_count);
+	if (sync->offered)
+		sync->wanted = layer_index + 1 > sync->wanted ? layer_index + 1 : sync->wanted;
+}
+
+/* ---- Start: pseudo-gradient, norm, own verdict ---- */
+
+static struct sync_buffer *free_buffer(struct sync *sync)
+{
+	for (uint32_t i = 0; i < sync->buffer_count; i++) {
+		struct sync_buffer *buffer = &sync->buffers[i];
+		if (!buffer->busy && !ring_pass_has_chunk(&buffer->pass) && sync->link->acknowledged >= buffer->free_after)
+			return buffer;
+	}
+	return NULL;
+}
+
+static bool may_start(const struct sync *sync)
+{
+	uint32_t ahead = (uint32_t)setting(sync, SYNC_PREFETCH);
+	return sync->next_start < sync->layer_count &&
+	       (sync->next_start < sync->first_open + ahead || sync->next_start < sync->wanted);
+}
+
+static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us)
+{
+	uint32_t index = sync->next_start++;
+	const struct layer *memory = &sync->layers[index];
+	struct sync_layer *layer = &sync->state[index];
+	layer->buffer = (uint32_t)(buffer - sync->buffers);
+	buffer->busy = true;
+	buffer->layer_index = index;
+	buffer->round = layer->round + 1;
+	double norm = sqrt(vec_delta(buffer->numbers, memory->anchor, memory->theta, memory->size));
+	struct record record = {.round = layer->round + 1, .layer_index = index, .origin = sync->rank, .norm = norm,
+				.mean = layer->detector.mean, .sd = penalty_sd(&layer->detector),
+				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
+				.interval_us = sync->offer_us - sync->done_us, .exposed_us = sync->offer.exposed_us,
+				.final = sync->offer.final};
+	record.verdict = penalty_judge(&layer->detector, &sync->settings, norm, &layer->next, &record.z);
+	if (index == 0)
+		record.change = proposals_digest(&sync->proposals, record.round);
+	layer->verdict = record.verdict;
+	layer->phase = LAYER_SCALARS;
+	layer->mark_us = now_us;
+	sync_file_record(sync, &record, now_us);
+}
+
+/* ---- The first layer's scalars: what all members agree on ---- */
+
+static void take(struct sync *sync, const struct change *change, struct actions *actions)
+{
+	switch (change->kind) {
+	case CHANGE_SET:
+		sync->next_settings.value[change->setting] = change->value;
+		sync->setting_round[change->setting] = sync->round + 1;
+		break;
+	case CHANGE_PAUSE:
+		if (!sync->paused)
+			actions_add(actions, ACTION_PAUSE);
+		sync->paused = true;
+		break;
+	case CHANGE_CHECKPOINT: sync->checkpoint_due = true; break;
+	default: CHECK(!"a change that waits for a round");
+	}
+}
+
+static void note_lateness(struct sync *sync, uint64_t round)
+{
+	uint32_t parity = round % 2;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		uint64_t late_us = sync->arrival_us[parity * sync->count + rank] - sync->first_us[parity];
+		sync->lateness_us[rank] = late_us;
+		sync->lateness_mean_us[rank] += LATENESS_FACTOR * ((double)late_us - sync->lateness_mean_us[rank]);
+	}
+}
+
+static void agree(struct sync *sync, struct actions *actions)
+{
+	uint64_t round = sync->round + 1;
+	uint64_t digest = sync_record_at(sync, round, 0, sync->rank)->change;
+	bool is_agreed = digest != 0;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		const struct record *record = sync_record_at(sync, round, 0, rank);
+		is_agreed &= record->change == digest;
+		sync->finishing |= record->final;
+	}
+	struct change change;
+	bool taken;
+	while (proposals_next(&sync->proposals, round, is_agreed, &change, &taken)) {
+		if (taken)
+			take(sync, &change, actions);
+		actions_note(actions, (struct note){.code = taken ? NOTE_CHANGE_TAKEN : NOTE_CHANGE_DROPPED,
+						    .peer = proposal_origin(&change), .round = round, .a = change.id});
+	}
+	note_lateness(sync, round);
+	uint64_t interval = (uint64_t)sync->next_settings.value[SYNC_INTERVAL];
+	actions_add(actions, ACTION_SCHEDULE)->number = sync->finishing ? 0 : interval;
+}
+
+/* ---- Scalars complete: weights, then reduce ---- */
+
+static void note_verdicts(struct sync *sync, uint32_t index, uint64_t round, struct actions *actions)
+{
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		const struct record *record = sync_record_at(sync, round, index, rank);
+		if (record->verdict != VERDICT_ACCEPTED)
+			actions_note(actions, (struct note){.code = NOTE_VERDICT, .peer = rank, .layer_index = index,
+							    .round = round, .x = record->norm, .y = record->z,
+							    .detail = (int)record->verdict});
+	}
+}
+
+static void begin_mean(struct sync *sync, uint32_t index, uint64_t now_us, struct actions *actions)
+{
+	struct sync_layer *layer = &sync->state[index];
+	uint64_t round = layer->round + 1;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		sync->norms[rank] = sync_record_at(sync, round, index, rank)->norm;
+		sync->verdicts[rank] = sync_record_at(sync, round, index, rank)->verdict;
+	}
+	double *weights = sync_weight_at(sync, round, index, 0);
+	layer->accepted = (uint32_t)penalty_weights(sync->norms, sync->verdicts, sync->count,
+						    setting(sync, PENALTY_TEMPERATURE), weights);
+	layer->times_us[0] = now_us - layer->mark_us;
+	layer->times_us[1] = 0;
+	layer->mark_us = now_us;
+	layer->own_shard_done = false;
+	layer->phase = LAYER_MEAN;
+	note_verdicts(sync, index, round, actions);
+	if (index == 0)
+		agree(sync, actions);
+	if (layer->accepted > 0) {
+		struct sync_buffer *buffer = &sync->buffers[layer->buffer];
+		ring_pass_begin(&buffer->pass, buffer->numbers, sync->layers[index].size, (float)weights[sync->rank]);
+	}
+}
+
+int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payload, uint64_t now_us)
+{
+	if (chunk->layer_index >= sync->layer_count)
+		return EDIT_ERROR_MALFORMED;
+	struct sync_layer *layer = &sync->state[chunk->layer_index];
+	if (layer->phase != LAYER_MEAN || layer->accepted == 0 || chunk->round != layer->round + 1)
+		return EDIT_ERROR_MALFORMED;
+	struct ring_pass *pass = &sync->buffers[layer->buffer].pass;
+	int error = ring_pass_accept(pass, chunk, payload);
+	if (error != 0)
+		return error;
+	if (!layer->own_shard_done && pass->reduced[sync->rank] == ring_shard_size(pass->size, pass->count, sync->rank)) {
+		layer->own_shard_done = true;
+		layer->times_us[1] = now_us - layer->mark_us;
+		layer->mark_us = now_us;
+	}
+	sync->progress_us = now_us;
+	return 0;
+}
+
+/* ---- Commit ---- */
+
+/* Applies the mean. false: it has no finite norm, nothing was changed. */
+static bool step(struct sync *sync, uint32_t index, const struct sync_buffer *buffer)
+{
+	const struct layer *memory = &sync->layers[index];
+	double square_norm = ring_pass_square_norm(&buffer->pass);
+	if (!isfinite(square_norm))
+		return false;
+	outer_step(memory->anchor, memory->momentum, memory->theta, buffer->numbers,
+		   outer_clip_scale(square_norm, setting(sync, PENALTY_CLIP)), setting(sync, OUTER_LR),
+		   setting(sync, OUTER_MOMENTUM), memory->size);
+	return true;
+}
+
+static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct actions *actions)
+{
+	struct sync_layer *layer = &sync->state[index];
+	struct sync_buffer *buffer = &sync->buffers[layer->buffer];
+	if (layer->accepted == 0 || !step(sync, index, buffer)) {
+		memcpy(sync->layers[index].theta, sync->layers[index].anchor, sync->layers[index].size * sizeof(float));
+		actions_note(actions, (struct note){.code = NOTE_ROLLED_BACK, .layer_index = index,
+						    .round = layer->round + 1, .a = layer->accepted});
+	}
+	buffer->busy = false;
+	layer->buffer = NO_BUFFER;
+	layer->detector = layer->next;
+	layer->round++;
+	layer->record_count[layer->round % 2] = 0;
+	layer->times_us[2] = now_us - layer->mark_us;
+	layer->phase = LAYER_WORKER;
+	sync->progress_us = now_us;
+	struct action *action = actions_add(actions, ACTION_PUBLISH);
+	action->layer_index = index;
+	action->round = layer->round;
+	action->verdict = layer->verdict;
+}
+
+static void end_round(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	sync->round++;
+	sync->settings = sync->next_settings;
+	sync->offered = false;
+	sync->next_start = sync->first_open = sync->wanted = 0;
+	sync->sync_us = now_us - sync->offer_us;
+	sync->done_us = now_us;
+	sync->round_bytes = sync->link->sent_bytes - sync->begin_bytes;
+	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
+					    .b = sync->round_bytes});
+	if (sync->checkpoint_due)
+		actions_add(actions, ACTION_CHECKPOINT)->round = sync->round;
+	sync->checkpoint_due = false;
+	sync->finished = sync->finishing;
+	if (sync->finished)
+		actions_note(actions, (struct note){.code = NOTE_FINISHED, .round = sync->round});
+}
+
+/* Moves one started layer as far as it goes; true if it moved. */
+static bool move(struct sync *sync, uint32_t index, uint64_t now_us, struct actions *actions)
+{
+	struct sync_layer *layer = &sync->state[index];
+	if (layer->phase == LAYER_SCALARS && layer->record_count[(layer->round + 1) % 2] == sync->count) {
+		begin_mean(sync, index, now_us, actions);
+		return true;
+	}
+	if (layer->phase == LAYER_MEAN &&
+	    (layer->accepted == 0 || ring_pass_is_done(&sync->buffers[layer->buffer].pass))) {
+		commit(sync, index, now_us, actions);
+		return true;
+	}
+	return false;
+}
+
+void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	uint32_t started = 0;
+	bool moved = sync->offered;
+	while (moved) {
+		moved = false;
+		struct sync_buffer *buffer;
+		while (started < START_MAX && may_start(sync) && (buffer = free_buffer(sync)) != NULL) {
+			start(sync, buffer, now_us);
+			started++;
+			moved = true;
+		}
+		for (uint32_t i = sync->first_open; i < sync->next_start; i++)
+			moved |= move(sync, i, now_us, actions);
+		while (sync->first_open < sync->next_start && sync->state[sync->first_open].phase == LAYER_WORKER)
+			sync->first_open++;
+	}
+	if (started == START_MAX)
+		actions_wake(actions, now_us);
+	if (sync->offered && sync->first_open == sync->layer_count)
+		end_round(sync, now_us, actions);
+}
+
+/* ---- To the ring ---- */
+
+bool round_next_chunk(struct sync *sync, struct frame *ret_frame)
+{
+	struct sync_buffer *best = NULL;
+	for (uint32_t i = 0; i < sync->buffer_count; i++) {
+		struct sync_buffer *buffer = &sync->buffers[i];
+		if (!ring_pass_has_chunk(&buffer->pass))
+			continue;
+		if (best == NULL || buffer->round < best->round ||
+		    (buffer->round == best->round && buffer->layer_index < best->layer_index))
+			best = buffer;
+	}
+	size_t chunk_elements = (size_t)setting(sync, WIRE_CHUNK) / sizeof(float);
+	if (best == NULL || !link_has_room(sync->link, chunk_elements * sizeof(float), (size_t)setting(sync, WIRE_WINDOW)))
+		return false;
+	*ret_frame = (struct frame){.kind = MESSAGE_CHUNK, .layer_index = best->layer_index,
+				    .origin = (uint32_t)(best - sync->buffers), .round = best->round};
+	ring_pass_next(&best->pass, chunk_elements, &ret_frame->chunk);
+	ret_frame->chunk.round = best->round;
+	ret_frame->chunk.layer_index = best->layer_index;
+	best->free_after = sync->link->end + 1;
+	return true;
+}

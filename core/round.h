@@ -1,0 +1,26 @@
+#ifndef EDIT_CORE_ROUND_H
+#define EDIT_CORE_ROUND_H
+
+/* How layers move through a round: WORKER -> OFFERED -> SCALARS (every member's record goes round) -> MEAN (reduce, gather) ->
+ * commit (outer step, theta := anchor, published) -> WORKER.
+ *
+ * Layers start in canonical order. Nothing of a layer is applied until its mean is complete: theta, anchor and momentum are as they
+ * were until then. Detectors advance only with the commit. All follows from the ring stream's frames and the worker's offers;
+ * time is only written down. */
+
+#include "core/sync.h"
+
+/* The ring is complete: the worker may begin. */
+void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions);
+/* The worker hands over all layers. EDIT_ERROR_INVALID if the round in progress has its offer already or the run is finished. */
+int round_offer(struct sync *sync, const struct offer *offer, uint64_t now_us);
+/* The worker waits for a layer. */
+void round_want(struct sync *sync, uint32_t layer_index);
+/* A chunk from the left neighbour. EDIT_ERROR_MALFORMED, and nothing changed, if it cannot be in this place. */
+int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payload, uint64_t now_us);
+/* Does whatever can be done now: starts layers, ends scalar passes, commits, ends the round. */
+void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions);
+/* Takes the next chunk for the right neighbour, of the lowest layer that has one. false: none, or no room on the link. */
+bool round_next_chunk(struct sync *sync, struct frame *ret_frame);
+
+#endif

@@ -1,0 +1,310 @@
+/* Tables of the rounds and the frames that fill them. Never moves a layer: core/round.c does. */
+
+#include <string.h>
+
+#include "core/sync.h"
+
+static uint64_t in_progress(const struct sync *sync) { return sync->round + 1; }
+
+static size_t table_index(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank)
+{
+	return (round % 2 * sync->layer_count + layer_index) * sync->count + rank;
+}
+
+struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank)
+{
+	return &sync->records[table_index(sync, round, layer_index, rank)];
+}
+
+double *sync_weight_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank)
+{
+	return &sync->weights[table_index(sync, round, layer_index, rank)];
+}
+
+struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank)
+{
+	return &sync->confirms[table_index(sync, round, layer_index, rank)];
+}
+
+static void push(struct sync *sync, enum message_kind kind, uint32_t layer_index, uint32_t origin, uint64_t round)
+{
+	struct frame frame = {.kind = kind, .layer_index = layer_index, .origin = origin, .round = round};
+	CHECK(link_push(sync->link, &frame) == 0); /* sync_frames_max made room */
+}
+
+/* ---- Records ---- */
+
+void sync_file_record(struct sync *sync, const struct record *record, uint64_t now_us)
+{
+	uint32_t parity = record->round % 2;
+	*sync_record_at(sync, record->round, record->layer_index, record->origin) = *record;
+	sync->state[record->layer_index].record_count[parity]++;
+	if (record->layer_index == 0) {
+		if (sync->state[0].record_count[parity] == 1)
+			sync->first_us[parity] = now_us;
+		sync->arrival_us[parity * sync->count + record->origin] = now_us;
+	}
+	if (ring_right(sync->rank, sync->count) != record->origin)
+		push(sync, MESSAGE_RECORD, record->layer_index, record->origin, record->round);
+	sync->progress_us = now_us;
+}
+
+int sync_record(struct sync *sync, const struct record *record, uint64_t now_us)
+{
+	if (record->layer_index >= sync->layer_count || record->origin >= sync->count || record->origin == sync->rank)
+		return EDIT_ERROR_MALFORMED;
+	const struct sync_layer *layer = &sync->state[record->layer_index];
+	if (record->round != layer->round + 1 && record->round != layer->round + 2)
+		return EDIT_ERROR_MALFORMED;
+	if (sync_record_at(sync, record->round, record->layer_index, record->origin)->round == record->round)
+		return EDIT_ERROR_MALFORMED;
+	sync_file_record(sync, record, now_us);
+	return 0;
+}
+
+/* ---- Confirms ---- */
+
+static void compare(struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank, struct actions *actions)
+{
+	const struct sync_confirm *own = sync_confirm_at(sync, round, layer_index, sync->rank);
+	const struct sync_confirm *other = sync_confirm_at(sync, round, layer_index, rank);
+	if (own->round == round && other->round == round && own->hash != other->hash)
+		actions_note(actions, (struct note){.code = NOTE_HASH_DIFFERS, .peer = rank, .layer_index = layer_index,
+						    .round = round, .a = other->hash, .b = own->hash});
+}
+
+int sync_confirm(struct sync *sync, const struct confirm *confirm, struct actions *actions)
+{
+	if (confirm->layer_index >= sync->layer_count || confirm->origin >= sync->count || confirm->origin == sync->rank)
+		return EDIT_ERROR_MALFORMED;
+	const struct sync_layer *layer = &sync->state[confirm->layer_index];
+	struct sync_confirm *place = sync_confirm_at(sync, confirm->round, confirm->layer_index, confirm->origin);
+	bool fits = confirm->round == layer->round || confirm->round == layer->round + 1;
+	if (!fits || confirm->round == place->round)
+		return EDIT_ERROR_MALFORMED;
+	*place = (struct sync_confirm){.round = confirm->round, .hash = confirm->hash};
+	compare(sync, confirm->round, confirm->layer_index, confirm->origin, actions);
+	if (ring_right(sync->rank, sync->count) != confirm->origin)
+		push(sync, MESSAGE_CONFIRM, confirm->layer_index, confirm->origin, confirm->round);
+	return 0;
+}
+
+void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions)
+{
+	CHECK(layer_index < sync->layer_count);
+	uint64_t round = sync->state[layer_index].round;
+	CHECK(round > 0);
+	*sync_confirm_at(sync, round, layer_index, sync->rank) = (struct sync_confirm){.round = round, .hash = hash};
+	for (uint32_t rank = 0; rank < sync->count; rank++)
+		compare(sync, round, layer_index, rank, actions);
+	if (sync->count > 1)
+		push(sync, MESSAGE_CONFIRM, layer_index, sync->rank, round);
+}
+
+/* ---- Changes ---- */
+
+static bool value_is_valid(uint32_t id, double value)
+{
+	static const struct {
+		double low, high;
+		bool is_whole;
+	} range[] = {
+#define COUNT 1
+#define BYTES 1
+#define REAL 0
+#define X(name, text, type, unit, standard, low, high, help) {low, high, type},
+		RING_SETTINGS(X)
+#undef X
+#undef COUNT
+#undef BYTES
+#undef REAL
+	};
+	if (id >= RING_SETTING_COUNT || !(value >= range[id].low && value <= range[id].high))
+		return false;
+	return !range[id].is_whole || value == (double)(uint64_t)value;
+}
+
+/* First round whose records of the first layer the own member has still to send. */
+static uint64_t first_free_round(const struct sync *sync)
+{
+	return in_progress(sync) + (sync->next_start > 0);
+}
+
+static int push_change(struct sync *sync, const struct change *change)
+{
+	struct frame frame = {.kind = MESSAGE_CHANGE, .change = *change};
+	return link_push(sync->link, &frame);
+}
+
+static void resume(struct sync *sync, const struct change *change, struct actions *actions)
+{
+	if (sync->paused)
+		actions_add(actions, ACTION_RESUME);
+	sync->paused = false;
+	actions_note(actions, (struct note){.code = NOTE_CHANGE_TAKEN, .peer = proposal_origin(change),
+					    .round = sync->round, .a = change->id});
+}
+
+int sync_propose(struct sync *sync, struct change *change, struct actions *actions)
+{
+	if (change->kind == CHANGE_SET && !value_is_valid(change->setting, change->value))
+		return EDIT_ERROR_RANGE;
+	if (change->kind < CHANGE_SET || change->kind >= CHANGE_KIND_END)
+		return EDIT_ERROR_INVALID;
+	if (sync->finished || (change->at_round != 0 && change->at_round < first_free_round(sync)))
+		return EDIT_ERROR_REFUSED;
+	if (change->kind == CHANGE_RESUME && !sync->paused)
+		return EDIT_ERROR_REFUSED;
+	change->id = proposals_next_id(&sync->proposals);
+	int error = change->kind == CHANGE_RESUME ? 0 : proposals_propose(&sync->proposals, change);
+	if (error != 0)
+		return error;
+	actions_note(actions, (struct note){.code = NOTE_CHANGE_HERE, .peer = sync->rank, .a = change->id});
+	if (sync->count > 1)
+		CHECK(push_change(sync, change) == 0);
+	else
+		actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = sync->rank, .a = change->id});
+	if (change->kind == CHANGE_RESUME)
+		resume(sync, change, actions);
+	return 0;
+}
+
+int sync_change(struct sync *sync, const struct change *change, struct actions *actions)
+{
+	uint32_t origin = proposal_origin(change);
+	if (origin >= sync->count || (change->kind == CHANGE_SET && !value_is_valid(change->setting, change->value)))
+		return EDIT_ERROR_MALFORMED;
+	if (origin == sync->rank) {
+		if (sync->count > 1)
+			actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = origin, .a = change->id});
+		return 0;
+	}
+	if (change->kind == CHANGE_RESUME)
+		resume(sync, change, actions);
+	else if (proposals_hold(&sync->proposals, change) != 0)
+		return EDIT_ERROR_MALFORMED; /* its origin has more open than a member may */
+	return push_change(sync, change) == 0 ? 0 : EDIT_ERROR_MALFORMED;
+}
+
+/* ---- Looking ---- */
+
+uint32_t sync_waits_for(const struct sync *sync)
+{
+	if (!sync->offered)
+		return sync->rank;
+	uint64_t round = in_progress(sync);
+	const struct sync_layer *layer = &sync->state[sync->first_open];
+	if (layer->phase != LAYER_SCALARS)
+		return sync->count;
+	for (uint32_t rank = 0; rank < sync->count; rank++)
+		if (sync_record_at(sync, round, sync->first_open, rank)->round != round)
+			return rank;
+	return sync->count;
+}
+
+void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message)
+{
+	*ret_message = (struct message){.kind = frame->kind, .view = 1};
+	switch (frame->kind) {
+	case MESSAGE_RECORD:
+		ret_message->record = *sync_record_at(sync, frame->round, frame->layer_index, frame->origin);
+		break;
+	case MESSAGE_CONFIRM:
+		ret_message->confirm = (struct confirm){
+			.round = frame->round, .layer_index = frame->layer_index, .origin = frame->origin,
+			.hash = sync_confirm_at(sync, frame->round, frame->layer_index, frame->origin)->hash};
+		break;
+	case MESSAGE_CHUNK:
+		ret_message->chunk = frame->chunk;
+		ret_message->payload = sync->buffers[frame->origin].numbers + frame->chunk.offset;
+		ret_message->payload_bytes = frame->chunk.count * sizeof(float);
+		break;
+	case MESSAGE_CHANGE: ret_message->change = frame->change; break;
+	case MESSAGE_ROLL: ret_message->roll_origin = frame->origin; break;
+	default: CHECK(!"a frame of the ring stream");
+	}
+}
+
+/* ---- Memory ---- */
+
+size_t sync_frames_max(uint32_t layer_count, uint32_t member_count)
+{
+	/* records and confirms of two rounds, rolls, changes of all members */
+	return (size_t)member_count * (4 * (size_t)layer_count + 1 + 2 * PROPOSAL_EACH_MAX) + 16;
+}
+
+static size_t largest_layer(const struct sync_config *config)
+{
+	size_t size = 0;
+	for (uint32_t i = 0; i < config->layer_count; i++)
+		size = size_max(size, config->layers[i].size);
+	return size;
+}
+
+static uint32_t buffers_for(const struct sync_config *config)
+{
+	size_t wanted = (size_t)config->settings->value[SYNC_PREFETCH] + 2;
+	return (uint32_t)size_min(wanted, (size_t)config->layer_count + 1);
+}
+
+static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* Hands out pieces of a block; with block NULL it only counts. */
+static void *piece(char *block, size_t *used, size_t bytes)
+{
+	void *begin = block == NULL ? NULL : block + *used;
+	*used += round_up(bytes);
+	return begin;
+}
+
+static size_t lay_out(struct sync *sync, char *block, const struct sync_config *config)
+{
+	size_t used = 0;
+	size_t n = config->count;
+	size_t cells = 2 * (size_t)config->layer_count * n;
+	sync->buffer_count = buffers_for(config);
+	sync->arrival_us = piece(block, &used, 2 * n * sizeof *sync->arrival_us);
+	sync->lateness_us = piece(block, &used, n * sizeof *sync->lateness_us);
+	sync->lateness_mean_us = piece(block, &used, n * sizeof *sync->lateness_mean_us);
+	sync->state = piece(block, &used, config->layer_count * sizeof *sync->state);
+	sync->records = piece(block, &used, cells * sizeof *sync->records);
+	sync->weights = piece(block, &used, cells * sizeof *sync->weights);
+	sync->confirms = piece(block, &used, cells * sizeof *sync->confirms);
+	sync->norms = piece(block, &used, n * sizeof *sync->norms);
+	sync->verdicts = piece(block, &used, n * sizeof *sync->verdicts);
+	sync->buffers = piece(block, &used, sync->buffer_count * sizeof *sync->buffers);
+	void *proposals = piece(block, &used, proposals_size(config->count));
+	if (block != NULL) {
+		memset(block, 0, used);
+		proposals_init(&sync->proposals, proposals, config->rank, config->count);
+	}
+	for (uint32_t i = 0; i < sync->buffer_count; i++) {
+		void *pass = piece(block, &used, ring_pass_size(config->count));
+		void *numbers = piece(block, &used, largest_layer(config) * sizeof(float));
+		if (block == NULL)
+			continue;
+		ring_pass_init(&sync->buffers[i].pass, pass, config->rank, config->count);
+		sync->buffers[i].numbers = numbers;
+	}
+	return used;
+}
+
+size_t sync_size(const struct sync_config *config)
+{
+	struct sync sync = {0};
+	return lay_out(&sync, NULL, config);
+}
+
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link)
+{
+	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
+			      .layers = config->layers, .link = link, .settings = *config->settings,
+			      .next_settings = *config->settings, .round = config->round};
+	lay_out(sync, block, config);
+	for (uint32_t i = 0; i < sync->layer_count; i++) {
+		sync->state[i].round = config->round;
+		sync->state[i].buffer = NO_BUFFER;
+		if (config->detectors != NULL)
+			sync->state[i].detector = config->detectors[i];
+	}
+}

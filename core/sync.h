@@ -1,0 +1,115 @@
+#ifndef EDIT_CORE_SYNC_H
+#define EDIT_CORE_SYNC_H
+
+/* What a member knows of the rounds: layers, tables of records, confirms and open changes, and the frames that fill them.
+ * core/round.h moves layers through a round.
+ *
+ * Tables are kept for two rounds, by parity: a frame can be of the round after the one in progress here, never of the one after
+ * that, because its origin needs a frame of ours in between. */
+
+#include "core/layer.h"
+#include "core/link.h"
+#include "core/penalty.h"
+#include "core/proposal.h"
+#include "core/ring.h"
+
+#define NO_BUFFER UINT32_MAX
+
+enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_SCALARS, LAYER_MEAN };
+
+struct sync_layer {
+	enum layer_phase phase;
+	uint64_t round;               /* completed */
+	uint32_t buffer;              /* index, NO_BUFFER if none */
+	uint32_t record_count[2];     /* of the round with this parity */
+	uint32_t accepted;            /* of the last scalars */
+	enum verdict verdict;         /* own, of the round in progress */
+	float weight;                 /* own, of the round in progress */
+	struct detector detector;     /* as of the last commit */
+	struct detector next;         /* as it will be if the round in progress commits */
+	uint64_t mark_us;             /* begin of the present phase */
+	bool own_shard_done;
+	uint64_t times_us[3];         /* last round: scalars, reduce, gather */
+};
+
+/* A work buffer: the own pseudo-gradient, then the mean, of one layer in flight. */
+struct sync_buffer {
+	struct ring_pass pass;
+	float *numbers;          /* [largest layer] */
+	uint32_t layer_index;    /* its layer while busy */
+	bool busy;               /* from start to commit */
+	uint64_t round;
+	uint64_t free_after;     /* once committed: link number up to which frames may still be sent from it */
+};
+
+struct sync_confirm {
+	uint64_t round, hash;
+};
+
+struct sync_config {
+	uint32_t rank, count;
+	const struct layer *layers; /* [layer_count] */
+	uint32_t layer_count;
+	uint64_t round;
+	const struct detector *detectors; /* [layer_count] or NULL */
+	const struct ring_settings *settings;
+};
+
+struct sync {
+	uint32_t rank, count, layer_count, buffer_count;
+	const struct layer *layers;
+	struct link *link;
+	struct ring_settings settings, next_settings; /* in force; from the next round on */
+	uint64_t setting_round[RING_SETTING_COUNT];   /* after which it was changed */
+	uint64_t round;               /* completed by all layers */
+	bool offered;                 /* the round in progress has the own worker's offer */
+	bool finished, paused;
+	bool finishing, checkpoint_due; /* agreed for the end of the round in progress */
+	uint32_t next_start, first_open; /* first layer not started; first not committed */
+	uint32_t wanted;              /* layers below were asked for by the worker */
+	struct offer offer;
+	uint64_t offer_us, done_us;   /* of the last offer; of the last round's end */
+	uint64_t sync_us, begin_bytes, round_bytes;
+	uint64_t progress_us;         /* something moved */
+	uint64_t first_us[2];         /* first record of the first layer, by parity */
+	uint64_t *arrival_us;         /* [2][count] of each member's first record */
+	uint64_t *lateness_us;        /* [count] last round */
+	double *lateness_mean_us;     /* [count] */
+	struct sync_layer *state;     /* [layer_count] */
+	struct record *records;       /* [2][layer_count][count] */
+	double *weights;              /* [2][layer_count][count] */
+	struct sync_confirm *confirms;/* [2][layer_count][count] */
+	struct sync_buffer *buffers;  /* [buffer_count] */
+	double *norms;                /* [count] scratch */
+	enum verdict *verdicts;       /* [count] scratch */
+	struct proposals proposals;
+};
+
+/* Bytes of the block for sync_init, a multiple of 64. */
+size_t sync_size(const struct sync_config *config);
+/* Lays everything into block (64-byte aligned). link: the member's own; outlives sync. */
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link);
+/* Small frames that a correct ring can owe to the right neighbour at once. */
+size_t sync_frames_max(uint32_t layer_count, uint32_t member_count);
+
+/* Frames from the left neighbour. EDIT_ERROR_MALFORMED, and nothing changed, if it cannot be in this place. */
+int sync_record(struct sync *sync, const struct record *record, uint64_t now_us);
+int sync_confirm(struct sync *sync, const struct confirm *confirm, struct actions *actions);
+int sync_change(struct sync *sync, const struct change *change, struct actions *actions);
+/* Hash of a layer just published. */
+void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions);
+/* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to resume). */
+int sync_propose(struct sync *sync, struct change *change, struct actions *actions);
+/* Files a record, own or received, and sends it on unless it has been everywhere. */
+void sync_file_record(struct sync *sync, const struct record *record, uint64_t now_us);
+/* Makes the message of a frame: contents from the tables. */
+void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message);
+
+/* Tables. */
+struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+double *sync_weight_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+/* Whom the round in progress waits for: a rank (own: the own worker), count: nobody in particular. */
+uint32_t sync_waits_for(const struct sync *sync);
+
+#endif
