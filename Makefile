@@ -35,8 +35,9 @@ DAEMON :=
 LIBW   := edit_worker
 MODEL  := 
 SIM    := 
-CTL    := 
-TESTS  := test_vec test_penalty test_outer test_safetensors
+CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
+          wait
+TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl
 # What several tests share: linked into each that uses it.
 HELPERS := reference_edit vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.

@@ -15,7 +15,7 @@ DAEMON := control
 LIBW := edit_worker
 MODEL := llama
 SIM := world
-CTL := socket
+CTL := client
 TESTS := test_ring
 tools/draw.sh
 """
@@ -45,7 +45,7 @@ GOOD = {
     "worker/llama.h": header("worker/llama.h"),
     "worker/llama.c": source('"worker/llama.h"'),
     "sim/world.c": source('"worker/llama.h"'),
-    "ctl/socket.c": source("<zmq.h>"),
+    "ctl/client.c": source("<zmq.h>"),
     "tests/test_ring.c": source("<zmq.h>", '"worker/llama.h"'),
     "tools/draw.sh": "#!/bin/sh\n# Purpose.\necho drawn\n",
 }
@@ -61,9 +61,9 @@ BAD = {
     "daemon_includes_worker": ("daemon/control.c", source('"worker/llama.h"'), "daemon/ may not include"),
     "worker_includes_the_ring": ("worker/llama.c", source('"core/ring.h"'), "worker/ may not include"),
     "worker_includes_the_codec": ("worker/llama.c", source('"proto/codec.h"'), "worker/ may not include"),
-    "ctl_includes_daemon": ("ctl/socket.c", source('"daemon/log.h"'), "ctl/ may not include"),
+    "ctl_includes_daemon": ("ctl/client.c", source('"daemon/log.h"'), "ctl/ may not include"),
     "sim_includes_the_workers_library": ("sim/world.c", source('"worker/edit_worker.h"'), "sim/ may not include"),
-    "include_is_not_a_path": ("ctl/socket.c", source('"socket.h"'), "is not a path from the root"),
+    "include_is_not_a_path": ("ctl/client.c", source('"client.h"'), "is not a path from the root"),
     "headers_form_a_circle": ("core/base.h", header("core/base.h", '#include "core/event.h"\n'), "include circle"),
     "zmq_leaves_its_place": ("sim/world.c", source("<zmq.h>"), "zmq.h is confined"),
     "protobuf_leaves_its_place": ("sim/world.c", source('"proto/peer.pb-c.h"'), "is confined"),

@@ -1,0 +1,99 @@
+/* `editctl layers` and `editctl hash`: the layers of the model, and whether all members hold the same bits of them. */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ctl/render.h"
+#include "ctl/table.h"
+#include "ctl/unit.h"
+
+void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour)
+{
+	static const char *const titles[] = {"LAYER", "SIZE", "ROUND", "STATE", "SCALARS", "REDUCE", "GATHER", "MEAN NORM",
+					     "ACCEPTED"};
+	struct table *table = table_new("lrrlrrrrr", titles);
+	uint64_t size = 0;
+	for (size_t i = 0; i < layers->n_layers; i++) {
+		const Edit__Control__Layer *layer = layers->layers[i];
+		size += layer->size;
+		table_cell(table, TONE_PLAIN, layer->name);
+		table_format(table, TONE_PLAIN, "%" PRIu64, layer->size);
+		table_format(table, TONE_PLAIN, "%" PRIu64, layer->round);
+		table_cell(table, TONE_PLAIN, layer->state);
+		table_cell(table, TONE_PLAIN, unit_time(layer->scalars_us).text);
+		table_cell(table, TONE_PLAIN, unit_time(layer->reduce_us).text);
+		table_cell(table, TONE_PLAIN, unit_time(layer->gather_us).text);
+		table_cell(table, TONE_PLAIN, unit_real(layer->mean_norm).text);
+		table_format(table, TONE_PLAIN, "%" PRIu32, layer->accepted);
+	}
+	table_print(table, out, colour);
+	table_free(table);
+	fprintf(out, "%zu layers, %s parameters, %s\n", layers->n_layers, unit_count(size).text, unit_bytes(4 * size).text);
+}
+
+/* Whether an earlier member of the layer has the same hash. */
+static bool is_seen(const Edit__Control__LayerHash *layer, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (layer->members[i]->hash == layer->members[index]->hash &&
+		    layer->members[i]->round == layer->members[index]->round)
+			return true;
+	return false;
+}
+
+/* Names of the members that have the hash of member `first`, ended by "..." where the text is full. */
+static void list_members(const Edit__Control__LayerHash *layer, size_t first, char *text, size_t text_bytes)
+{
+	size_t used = 0;
+	for (size_t i = first; i < layer->n_members; i++) {
+		const Edit__Control__MemberHash *member = layer->members[i];
+		bool is_full = used + strlen(member->name) + sizeof(" ...") >= text_bytes;
+		if (member->hash != layer->members[first]->hash || member->round != layer->members[first]->round)
+			continue;
+		used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used > 0 ? " " : "",
+					 is_full ? "..." : member->name);
+		if (is_full)
+			return;
+	}
+}
+
+/* One row per hash that is about: a single one if all members agree. */
+static void add_hashes(struct table *table, const Edit__Control__LayerHash *layer)
+{
+	enum table_tone tone = layer->equal ? TONE_GOOD : TONE_BAD;
+	for (size_t i = 0; i < layer->n_members; i++) {
+		const Edit__Control__MemberHash *member = layer->members[i];
+		char hash[24] = "not heard", members[512] = "";
+		if (is_seen(layer, i))
+			continue;
+		if (member->round > 0)
+			snprintf(hash, sizeof(hash), "%016" PRIx64, member->hash);
+		list_members(layer, i, members, sizeof(members));
+		table_cell(table, TONE_PLAIN, i == 0 ? layer->layer : "");
+		table_format(table, TONE_PLAIN, "%" PRIu64, member->round);
+		table_cell(table, tone, hash);
+		table_cell(table, tone, i > 0 ? "" : layer->equal ? "equal" : "DIFFERS");
+		table_cell(table, tone, members);
+	}
+}
+
+void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour)
+{
+	static const char *const titles[] = {"LAYER", "ROUND", "HASH", "", "MEMBERS"};
+	struct table *table = table_new("lrlll", titles);
+	size_t differing = 0;
+	for (size_t i = 0; i < hashes->n_layers; i++) {
+		add_hashes(table, hashes->layers[i]);
+		differing += !hashes->layers[i]->equal;
+	}
+	table_print(table, out, colour);
+	table_free(table);
+	char text[128];
+	if (hashes->equal)
+		snprintf(text, sizeof(text), "round %" PRIu64 ": all members hold the same bits", hashes->round);
+	else
+		snprintf(text, sizeof(text), "round %" PRIu64 ": %zu of %zu layers differ", hashes->round, differing,
+			 hashes->n_layers);
+	table_text(out, hashes->equal ? TONE_GOOD : TONE_BAD, colour, text);
+	fputc('\n', out);
+}

@@ -1,0 +1,49 @@
+/* The table of editctl's commands. What proto/command.h does not say, the words and options of each, stands here. */
+
+#include "ctl/verb.h"
+
+#include <string.h>
+
+#include "ctl/arguments.h"
+
+enum {
+	OPTIONS_OF_READ = VERB_WATCH,
+	OPTIONS_OF_CHANGE = VERB_WAIT | VERB_TIMEOUT
+};
+
+/* By enum command; what is not listed takes no words and no further options. */
+static const struct verb_words words[32] = {
+	[COMMAND_GET] = {"[SETTING]", 0, 1, 0},
+	[COMMAND_CHANGE] = {"ID", 1, 1, 0},
+	[COMMAND_SET] = {"SETTING VALUE", 1, ARGUMENTS_WORD_MAX, VERB_AT_ROUND | VERB_DRY_RUN},
+	[COMMAND_PAUSE] = {NULL, 0, 0, VERB_AT_ROUND},
+	[COMMAND_CHECKPOINT] = {NULL, 0, 0, VERB_AT_ROUND},
+};
+
+static const struct verb_words words_of_wait = {"round N | finished | healthy", 1, 2, VERB_TIMEOUT};
+
+static const struct verb verbs[] = {
+#define X(id, number, name, right, function, help) {id, name, help, &words[id], OPTIONS_OF_##right, run_##function},
+	COMMANDS(X)
+#undef X
+	{0, "wait", "until it is so, or --timeout has passed", &words_of_wait, 0, run_wait},
+};
+
+const struct verb *verb_list(size_t *ret_count)
+{
+	*ret_count = sizeof(verbs) / sizeof(verbs[0]);
+	return verbs;
+}
+
+const struct verb *verb_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+bool verb_has(const struct verb *verb, enum verb_option option)
+{
+	return ((verb->options | verb->words->options) & (unsigned)option) != 0;
+}

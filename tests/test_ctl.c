@@ -1,0 +1,540 @@
+/* editctl's parts: units, tables, JSON, words of the command line, and a socket behind which no daemon answers. The whole
+ * program against real daemons: tests/system/test_editctl.py. */
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/json.h"
+#include "ctl/render.h"
+#include "ctl/request.h"
+#include "ctl/table.h"
+#include "ctl/unit.h"
+#include "ctl/verb.h"
+
+/* ---- Units ---- */
+
+static void units_change_where_a_fourth_figure_would_come(void **state)
+{
+	(void)state;
+	assert_string_equal(unit_time(0).text, "0 us");
+	assert_string_equal(unit_time(999).text, "999 us");
+	assert_string_equal(unit_time(1000).text, "1.00 ms");
+	assert_string_equal(unit_time(350000).text, "350 ms");
+	assert_string_equal(unit_time(999499).text, "999 ms");
+	assert_string_equal(unit_time(999500).text, "1.00 s");
+	assert_string_equal(unit_time(59999999).text, "60.0 s");
+	assert_string_equal(unit_time(200000000).text, "3 min 20 s");
+	assert_string_equal(unit_time(UINT64_C(7500000000)).text, "2 h 5 min");
+	assert_string_equal(unit_time(UINT64_C(273600000000)).text, "3 d 4 h");
+	assert_string_equal(unit_time(UINT64_MAX).text, "213503982 d 8 h");
+	assert_string_equal(unit_bytes(999).text, "999 B");
+	assert_string_equal(unit_bytes(1234567).text, "1.23 MB");
+	assert_string_equal(unit_bytes(999499).text, "999 kB");
+	assert_string_equal(unit_bytes(999500).text, "1.00 MB");
+	assert_string_equal(unit_bytes(9996).text, "10.0 kB");
+	assert_string_equal(unit_bytes(UINT64_MAX).text, "18.4 EB");
+	assert_string_equal(unit_count(99999).text, "99999");
+	assert_string_equal(unit_count(100000).text, "100 k");
+	assert_string_equal(unit_count(UINT64_MAX).text, "18.4 E");
+}
+
+static void units_tell_what_is_not_a_number(void **state)
+{
+	(void)state;
+	assert_string_equal(unit_real(NAN).text, "nan");
+	assert_string_equal(unit_real(-NAN).text, "nan");
+	assert_string_equal(unit_real(HUGE_VAL).text, "inf");
+	assert_string_equal(unit_real(-HUGE_VAL).text, "-inf");
+	assert_string_equal(unit_real(2.41234).text, "2.412");
+	assert_string_equal(unit_rate(NAN).text, "-");
+	assert_string_equal(unit_rate(HUGE_VAL).text, "-");
+	assert_string_equal(unit_rate(-1).text, "-");
+	assert_string_equal(unit_rate(12.34).text, "12.3");
+	assert_string_equal(unit_rate(12345.6).text, "12346");
+}
+
+/* ---- Tables ---- */
+
+static char *printed(const struct table *table, bool colour)
+{
+	char *text = NULL;
+	size_t size_bytes;
+	FILE *out = open_memstream(&text, &size_bytes);
+	assert_non_null(out);
+	table_print(table, out, colour);
+	fclose(out);
+	return text;
+}
+
+static void table_aligns_columns_and_ends_lines_without_blanks(void **state)
+{
+	static const char *const titles[] = {"NAME", "N", "WHAT"};
+	struct table *table = table_new("lrl", titles);
+	const char *const cells[] = {"a", "1", "", "longer", "1000", "x", "", "", ""};
+	(void)state;
+	for (size_t i = 0; i < 9; i++)
+		table_cell(table, TONE_PLAIN, cells[i]);
+	char *text = printed(table, false);
+	assert_string_equal(text, "NAME       N  WHAT\n"
+				  "a          1\n"
+				  "longer  1000  x\n"
+				  "\n");
+	free(text);
+	table_free(table);
+}
+
+static void table_counts_characters_not_bytes(void **state)
+{
+	struct table *table = table_new("ll", NULL);
+	(void)state;
+	table_cell(table, TONE_PLAIN, "\xc3\xa4\xc3\xb6");
+	table_cell(table, TONE_PLAIN, "x");
+	table_cell(table, TONE_PLAIN, "abc");
+	table_cell(table, TONE_PLAIN, "y");
+	char *text = printed(table, false);
+	assert_string_equal(text, "\xc3\xa4\xc3\xb6   x\nabc  y\n");
+	free(text);
+	table_free(table);
+}
+
+static void table_disarms_control_characters_and_colours_only_if_asked(void **state)
+{
+	struct table *table = table_new("l", NULL);
+	(void)state;
+	table_cell(table, TONE_BAD, "a\033[2Jb\n");
+	char *text = printed(table, false);
+	assert_string_equal(text, "a?[2Jb?\n");
+	free(text);
+	text = printed(table, true);
+	assert_string_equal(text, "\033[1;31ma?[2Jb?\033[0m\n");
+	free(text);
+	table_free(table);
+}
+
+static void table_leaves_out_a_row_that_is_not_full(void **state)
+{
+	struct table *table = table_new("ll", NULL);
+	(void)state;
+	table_cell(table, TONE_PLAIN, "a");
+	char *text = printed(table, false);
+	assert_string_equal(text, "");
+	free(text);
+	table_free(table);
+}
+
+/* ---- JSON ---- */
+
+static void assert_json(json_t *value, const char *expected)
+{
+	char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+	assert_non_null(text);
+	assert_string_equal(text, expected);
+	free(text);
+	json_decref(value);
+}
+
+static void json_writes_numbers_that_are_not_finite_as_strings(void **state)
+{
+	(void)state;
+	assert_json(json_number(NAN), "\"nan\"");
+	assert_json(json_number(HUGE_VAL), "\"inf\"");
+	assert_json(json_number(-HUGE_VAL), "\"-inf\"");
+	assert_json(json_number(0.5), "0.5");
+}
+
+static void json_replaces_bytes_that_are_not_utf8(void **state)
+{
+	(void)state;
+	assert_json(json_text("a\xff\"b"), "\"a?\\\"b\"");
+}
+
+static void json_message_holds_every_kind_of_field(void **state)
+{
+	Edit__Control__MemberHash member = EDIT__CONTROL__MEMBER_HASH__INIT;
+	Edit__Control__MemberHash *members[] = {&member};
+	Edit__Control__LayerHash layer = EDIT__CONTROL__LAYER_HASH__INIT;
+	Edit__Control__LayerHash *layers[] = {&layer};
+	Edit__Control__Hashes hashes = EDIT__CONTROL__HASHES__INIT;
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	(void)state;
+	member.name = (char *)"a";
+	member.hash = UINT64_C(0x00ab000000000001);
+	member.round = UINT64_MAX;
+	layer.layer = (char *)"block 0";
+	layer.n_members = 1;
+	layer.members = members;
+	hashes.equal = true;
+	hashes.round = 7;
+	hashes.n_layers = 1;
+	hashes.layers = layers;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_HASHES;
+	reply.hashes = &hashes;
+	assert_json(json_reply("hash", &reply),
+		    "{\"version\":1,\"command\":\"hash\",\"equal\":true,\"round\":7,\"layers\":[{\"layer\":\"block 0\","
+		    "\"round\":0,\"equal\":false,\"members\":[{\"name\":\"a\",\"hash\":\"00ab000000000001\","
+		    "\"round\":9223372036854775807}]}]}");
+}
+
+static void json_keeps_its_own_version_beside_that_of_the_daemon(void **state)
+{
+	Edit__Control__Status status = EDIT__CONTROL__STATUS__INIT;
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	(void)state;
+	status.version = (char *)"0.1.0";
+	status.loss = NAN;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_STATUS;
+	reply.status = &status;
+	json_t *object = json_reply("status", &reply);
+	assert_int_equal(json_integer_value(json_object_get(object, "version")), 1);
+	assert_string_equal(json_string_value(json_object_get(object, "daemon_version")), "0.1.0");
+	assert_string_equal(json_string_value(json_object_get(object, "loss")), "nan");
+	json_decref(object);
+}
+
+/* ---- Rendering ---- */
+
+static void penalties_mark_what_is_left_out(void **state)
+{
+	Edit__Control__Penalty good = EDIT__CONTROL__PENALTY__INIT, bad = EDIT__CONTROL__PENALTY__INIT;
+	Edit__Control__Penalty *rows[] = {&good, &bad};
+	Edit__Control__PenaltyPeer peer = EDIT__CONTROL__PENALTY_PEER__INIT;
+	Edit__Control__PenaltyPeer *peers[] = {&peer};
+	Edit__Control__Penalties penalties = EDIT__CONTROL__PENALTIES__INIT;
+	char *names[] = {(char *)"embedding", (char *)"block 0"};
+	char *text = NULL;
+	size_t size_bytes;
+	(void)state;
+	good.verdict = (char *)"accepted";
+	good.norm = 0.5;
+	good.weight = 0.25;
+	bad.verdict = (char *)"nonfinite";
+	bad.norm = NAN;
+	bad.layer_index = 1;
+	good.round = bad.round = penalties.round = 3;
+	peer.name = (char *)"node-a";
+	peer.steps = 10;
+	peer.lateness_us = 12300;
+	peer.n_layers = 2;
+	peer.layers = rows;
+	penalties.n_peers = 1;
+	penalties.peers = peers;
+	penalties.n_layer_names = 2;
+	penalties.layer_names = names;
+	FILE *out = open_memstream(&text, &size_bytes);
+	assert_non_null(out);
+	render_penalties(out, &penalties, false);
+	fclose(out);
+	assert_string_equal(text,
+			    "after round 3: 1 of 2 left out\n"
+			    "   PEER    LAYER      NORM  MEAN  SD     Z  WEIGHT  VERDICT    STEPS    LOSS     LATE  LATE, MEAN\n"
+			    "   node-a  embedding   0.5     0   0  0.00  0.2500  accepted      10  0.0000  12.3 ms        0 us\n"
+			    ">          block 0     nan     0   0  0.00  0.0000  nonfinite\n");
+	free(text);
+}
+
+/* ---- Words ---- */
+
+static void words_of_set_are_read_in_both_forms(void **state)
+{
+	static const char *const pair[] = {"sync.interval", "20"};
+	static const char *const list[] = {"sync.interval=20", "outer.lr=0.7"};
+	struct control_request requests[2];
+	struct line why;
+	size_t count = 0;
+	(void)state;
+	assert_int_equal(request_read_set(pair, 2, requests, &count, &why), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(requests[0].command, COMMAND_SET);
+	assert_string_equal(requests[0].setting, "sync.interval");
+	assert_string_equal(requests[0].value, "20");
+	assert_int_equal(request_read_set(list, 2, requests, &count, &why), 0);
+	assert_int_equal(count, 2);
+	assert_string_equal(requests[1].setting, "outer.lr");
+	assert_string_equal(requests[1].value, "0.7");
+}
+
+static void words_of_set_that_cannot_be_sent_are_refused(void **state)
+{
+	char longest[512];
+	const char *bad[][2] = {{"sync.interval", NULL}, {"=20", NULL}, {"a=", NULL}, {"a", ""}, {"a=1", "b"}, {longest, "1"},
+				{"a", longest}, {longest, NULL}};
+	struct control_request requests[2];
+	struct line why;
+	size_t count = 77;
+	(void)state;
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	longest[sizeof(longest) - 2] = '=';
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int error = request_read_set(bad[i], bad[i][1] == NULL ? 1 : 2, requests, &count, &why);
+		assert_int_equal(edit_error_status(error), 2);
+		assert_true(why.text[0] != '\0');
+	}
+	assert_int_equal(count, 77);
+}
+
+static void numbers_of_the_command_line_are_checked_whole(void **state)
+{
+	double s = -1;
+	uint64_t round = 77, identity = 77;
+	static const char *const not_seconds[] = {"", "x", "1x", "nan", "inf", "0x10", " 1", "-1", "1e9", "1,5"};
+	static const char *const not_rounds[] = {"", "0", "-1", "+1", "1.5", "9223372036854775808", "99999999999999999999999", "1 "};
+	static const char *const not_identities[] = {"", "0", "0x1", "g", "00000000000000001", "-1"};
+	(void)state;
+	for (size_t i = 0; i < sizeof(not_seconds) / sizeof(not_seconds[0]); i++)
+		assert_int_equal(arguments_read_seconds(not_seconds[i], 0, 86400, &s), EDIT_ERROR_INVALID);
+	for (size_t i = 0; i < sizeof(not_rounds) / sizeof(not_rounds[0]); i++)
+		assert_int_equal(arguments_read_round(not_rounds[i], &round), EDIT_ERROR_INVALID);
+	for (size_t i = 0; i < sizeof(not_identities) / sizeof(not_identities[0]); i++)
+		assert_int_equal(arguments_read_identity(not_identities[i], &identity), EDIT_ERROR_INVALID);
+	assert_true(s == -1 && round == 77 && identity == 77);
+	assert_int_equal(arguments_read_seconds("0.25", 0, 86400, &s), 0);
+	assert_true(s == 0.25);
+	assert_int_equal(arguments_read_round("9223372036854775807", &round), 0);
+	assert_int_equal(arguments_read_identity("00000001000000fF", &identity), 0);
+	assert_true(identity == UINT64_C(0x1000000ff));
+}
+
+/* Parses words in a child, for bad ones end the program. Returns its exit status; 100 if it parsed. */
+static int status_of(const char *const *words)
+{
+	char *argv[16] = {(char *)"editctl"};
+	int argc = 1, status;
+	for (; words[argc - 1] != NULL; argc++)
+		argv[argc] = (char *)words[argc - 1];
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct arguments arguments;
+		if (freopen("/dev/null", "w", stderr) == NULL)
+			_exit(99);
+		arguments_parse(argc, argv, &arguments);
+		_exit(100);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void command_lines_that_make_no_sense_exit_2(void **state)
+{
+	static const char *const bad[][8] = {
+		{NULL},
+		{"bogus", NULL},
+		{"status", "x", NULL},
+		{"set", NULL},
+		{"get", "a", "b", NULL},
+		{"change", NULL},
+		{"status", "--bogus", NULL},
+		{"status", "-t", "0", NULL},
+		{"status", "-t", "nan", NULL},
+		{"status", "--watch=0", NULL},
+		{"status", "--watch=x", NULL},
+		{"status", "--at-round", "5", NULL},
+		{"resume", "--at-round", "5", NULL},
+		{"set", "a", "1", "--at-round", "0", NULL},
+		{"set", "a", "1", "--watch", NULL},
+		{"set", "a", "1", "--timeout", "3", NULL},
+		{"set", "a", "1", "--dry-run", "--wait", NULL},
+		{"pause", "--dry-run", NULL},
+		{"wait", NULL},
+		{"status", "--timeout", "3", NULL},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(status_of(bad[i]), 2);
+}
+
+static void command_lines_are_read_in_any_order(void **state)
+{
+	char *argv[] = {(char *)"editctl", (char *)"--json", (char *)"penalties", (char *)"--watch", (char *)"0.5", (char *)"-s",
+			(char *)"/x/y.sock", (char *)"-t2", NULL};
+	struct arguments arguments;
+	(void)state;
+	arguments_parse(8, argv, &arguments);
+	assert_string_equal(arguments.verb->name, "penalties");
+	assert_true(arguments.json);
+	assert_true(arguments.watch);
+	assert_true(arguments.watch_s == 0.5);
+	assert_true(arguments.timeout_s == 2);
+	assert_string_equal(arguments.socket_path, "/x/y.sock");
+	assert_int_equal(arguments.word_count, 0);
+}
+
+static void watch_takes_no_word_that_is_not_a_number(void **state)
+{
+	char *argv[] = {(char *)"editctl", (char *)"get", (char *)"--watch", (char *)"sync.interval", NULL};
+	struct arguments arguments;
+	(void)state;
+	arguments_parse(4, argv, &arguments);
+	assert_true(arguments.watch);
+	assert_true(arguments.watch_s == 1);
+	assert_int_equal(arguments.word_count, 1);
+	assert_string_equal(arguments.words[0], "sync.interval");
+}
+
+static void socket_comes_from_option_then_environment_then_default(void **state)
+{
+	char *plain[] = {(char *)"editctl", (char *)"status", NULL};
+	char *named[] = {(char *)"editctl", (char *)"status", (char *)"--socket=/a", NULL};
+	struct arguments arguments;
+	(void)state;
+	unsetenv("EDITCTL_SOCKET");
+	arguments_parse(2, plain, &arguments);
+	assert_string_equal(arguments.socket_path, "/run/editd/control.sock");
+	setenv("EDITCTL_SOCKET", "/b", 1);
+	arguments_parse(2, plain, &arguments);
+	assert_string_equal(arguments.socket_path, "/b");
+	arguments_parse(3, named, &arguments);
+	assert_string_equal(arguments.socket_path, "/a");
+	unsetenv("EDITCTL_SOCKET");
+}
+
+/* ---- Sockets without a daemon ---- */
+
+struct folder {
+	char path[64];   /* of a folder of its own */
+	char socket[96]; /* in it */
+};
+
+static int folder_make(void **state)
+{
+	static struct folder folder;
+	const char *base = getenv("TMPDIR");
+	snprintf(folder.path, sizeof(folder.path), "%.40s/ctl-XXXXXX", base != NULL ? base : P_tmpdir);
+	if (mkdtemp(folder.path) == NULL)
+		return -1;
+	snprintf(folder.socket, sizeof(folder.socket), "%s/control.sock", folder.path);
+	*state = &folder;
+	return 0;
+}
+
+static int folder_remove(void **state)
+{
+	struct folder *folder = *state;
+	unlink(folder->socket);
+	return rmdir(folder->path);
+}
+
+static void assert_unreachable(const char *path, const char *expected)
+{
+	struct client *client = NULL;
+	struct line why = {""};
+	int error = client_open(path, 200, &why, &client);
+	assert_int_equal(error, EDIT_ERROR_UNREACHABLE);
+	assert_int_equal(edit_error_status(error), 3);
+	assert_null(client);
+	assert_non_null(strstr(why.text, path));
+	assert_non_null(strstr(why.text, expected));
+}
+
+static void missing_socket_says_what_to_start(void **state)
+{
+	struct folder *folder = *state;
+	assert_unreachable(folder->socket, "no socket");
+	assert_unreachable(folder->socket, "systemctl start editd");
+}
+
+static int bound_socket(const struct folder *folder)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_true(fd >= 0);
+	memcpy(address.sun_path, folder->socket, strlen(folder->socket));
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void socket_left_by_a_dead_daemon_is_told_apart(void **state)
+{
+	struct folder *folder = *state;
+	close(bound_socket(folder));
+	assert_unreachable(folder->socket, "nobody listens");
+}
+
+static void file_that_is_no_socket_is_told_apart(void **state)
+{
+	struct folder *folder = *state;
+	FILE *file = fopen(folder->socket, "w");
+	assert_non_null(file);
+	fclose(file);
+	assert_unreachable(folder->socket, folder->socket);
+}
+
+static void path_longer_than_a_socket_address_is_refused(void **state)
+{
+	char path[200];
+	struct client *client = NULL;
+	struct line why = {""};
+	(void)state;
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	assert_int_equal(client_open(path, 200, &why, &client), EDIT_ERROR_INVALID);
+	assert_non_null(strstr(why.text, "199 bytes"));
+	assert_int_equal(client_open("", 200, &why, &client), EDIT_ERROR_INVALID);
+	assert_null(client);
+}
+
+static void silent_daemon_ends_in_time_and_is_told_apart(void **state)
+{
+	struct folder *folder = *state;
+	struct control_request request = {.command = COMMAND_STATUS};
+	struct client *client = NULL;
+	struct answer answer = {0};
+	struct line why = {""};
+	int fd = bound_socket(folder);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(client_open(folder->socket, 100, &why, &client), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(client_ask(client, &request, &why, &answer), EDIT_ERROR_UNREACHABLE);
+		assert_non_null(strstr(why.text, "no answer within 0.1 s"));
+		assert_null(answer.block);
+	}
+	close(fd);
+	assert_int_equal(client_ask(client, &request, &why, &answer), EDIT_ERROR_UNREACHABLE);
+	assert_non_null(strstr(why.text, "nobody listens"));
+	client_close(client);
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(units_change_where_a_fourth_figure_would_come),
+		cmocka_unit_test(units_tell_what_is_not_a_number),
+		cmocka_unit_test(table_aligns_columns_and_ends_lines_without_blanks),
+		cmocka_unit_test(table_counts_characters_not_bytes),
+		cmocka_unit_test(table_disarms_control_characters_and_colours_only_if_asked),
+		cmocka_unit_test(table_leaves_out_a_row_that_is_not_full),
+		cmocka_unit_test(json_writes_numbers_that_are_not_finite_as_strings),
+		cmocka_unit_test(json_replaces_bytes_that_are_not_utf8),
+		cmocka_unit_test(json_message_holds_every_kind_of_field),
+		cmocka_unit_test(json_keeps_its_own_version_beside_that_of_the_daemon),
+		cmocka_unit_test(penalties_mark_what_is_left_out),
+		cmocka_unit_test(words_of_set_are_read_in_both_forms),
+		cmocka_unit_test(words_of_set_that_cannot_be_sent_are_refused),
+		cmocka_unit_test(numbers_of_the_command_line_are_checked_whole),
+		cmocka_unit_test(command_lines_that_make_no_sense_exit_2),
+		cmocka_unit_test(command_lines_are_read_in_any_order),
+		cmocka_unit_test(watch_takes_no_word_that_is_not_a_number),
+		cmocka_unit_test(socket_comes_from_option_then_environment_then_default),
+		IN_FOLDER(missing_socket_says_what_to_start),
+		IN_FOLDER(socket_left_by_a_dead_daemon_is_told_apart),
+		IN_FOLDER(file_that_is_no_socket_is_told_apart),
+		cmocka_unit_test(path_longer_than_a_socket_address_is_refused),
+		IN_FOLDER(silent_daemon_ends_in_time_and_is_told_apart),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
