@@ -30,7 +30,8 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view sync node
-PROTO  := check safetensors peer.pb-c control.pb-c codec setting segment
+PROTO  := check text mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+          control_codec
 DAEMON := 
 LIBW   := edit_worker
 MODEL  := 

@@ -13,8 +13,7 @@
 enum {
 	CODEC_FRAME_MAX = 1 << 20,   /* bytes of frame 1 of a hello; more facts than fit cannot be sent */
 	CODEC_SMALL_MAX = 512,       /* bytes of frame 1 of any other message */
-	CODEC_PAYLOAD_MAX = 4 << 20, /* bytes of frame 2: the upper end of wire.chunk */
-	CODEC_NAME_MAX = 63
+	CODEC_PAYLOAD_MAX = 4 << 20  /* bytes of frame 2: the upper end of wire.chunk */
 };
 
 /* All round numbers, counters, sizes and times on the wire are below this, so that doubles and JSON hold them exactly. */
@@ -22,7 +21,7 @@ enum {
 
 struct codec;
 
-/* Bytes of the block that codec_init needs: about 4 MiB, touched only as far as used. */
+/* Bytes of the block that codec_init needs: about 6 MiB, touched only as far as used. */
 size_t codec_size(void);
 /* Makes a codec in block (16-byte aligned, codec_size bytes), which the caller owns and frees after the last use. */
 struct codec *codec_init(void *block);

@@ -6,11 +6,10 @@
  *
  * As bytes (little-endian; a text is a uint32 length and that many bytes, without a final zero):
  *
- *   "EDITDSC1"  uint32 version  uint32 inner_factor  uint32 layer_count  uint32 tensor_count  uint32 fact_count
- *   text config
- *   layer:  text name                                               [layer_count]
- *   tensor: uint32 layer_index  text name  uint32 rank  uint64 dims[rank]    [tensor_count], layer_index never falling
- *   fact:   text key  text value                                    [fact_count]
+ *   "EDITDSC1"  uint32 version  uint32 inner_factor  uint32 layer_count  uint32 fact_count  text config
+ *   layer [layer_count]:   text name  uint32 tensor_count
+ *     tensor [tensor_count]: text name  uint32 rank  uint64 dims[rank]
+ *   fact [fact_count]:     text key  text value
  */
 
 #include "core/event.h"

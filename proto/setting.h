@@ -46,7 +46,7 @@ enum setting_type {
 
 /* Index into the joined table: enum ring_setting first, then the node's. */
 enum node_setting {
-	NODE_SETTING_FIRST = RING_SETTING_COUNT - 1,
+	NODE_SETTING_BEFORE = RING_SETTING_COUNT - 1,
 #define X(id, name, type, unit, standard, low, high, help) id,
 	NODE_SETTINGS(X)
 #undef X

@@ -5,11 +5,15 @@
 
 #include "core/base.h"
 
-enum { LINE_MAX_BYTES = 512 };
+enum {
+	LINE_BYTES = 512,
+	TEXT_NAME_MAX = 63, /* bytes of a member's or run's name */
+	SIZE_TEXT_BYTES = 32
+};
 
 /* A sentence for a person: lower case, no full stop, no newline. Empty text: nothing to say. */
 struct line {
-	char text[LINE_MAX_BYTES];
+	char text[LINE_BYTES];
 };
 
 /* Writes the sentence (cut off if too long) and returns error, so that a check reads `return line_fail(why, ...)`. why may be
@@ -27,7 +31,6 @@ bool text_is_document(const char *text, size_t bytes);
 bool text_is_name(const char *name);
 
 /* 12 bytes as "12 B", 1572864 as "1.5 MiB". Returns buffer. */
-enum { SIZE_TEXT_BYTES = 32 };
 char *text_size(uint64_t bytes, char buffer[SIZE_TEXT_BYTES]);
 
 #endif
