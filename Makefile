@@ -35,12 +35,13 @@ PROTO  := check text mapping address setting description bell segment safetensor
 DAEMON := 
 LIBW   := edit_worker
 MODEL  := 
+TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus
 SIM    := 
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
-TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl
+TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl test_tensorfile test_corpus test_llama_config
 # What several tests share: linked into each that uses it.
-HELPERS := reference_edit vec_narrow outer_narrow
+HELPERS := scratch reference_edit vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_tidy.py test_install.py
 
@@ -65,7 +66,7 @@ FORCE:
 $(B)/core.a:   $(call objects,core,$(CORE))
 $(B)/proto.a:  $(call objects,proto,$(PROTO))
 $(B)/daemon.a: $(call objects,daemon,$(DAEMON))
-$(B)/worker.a: $(call objects,worker,$(LIBW) $(MODEL))
+$(B)/worker.a: $(call objects,worker,$(LIBW) $(MODEL) $(TOOLS))
 $(B)/ctl.a:    $(call objects,ctl,$(CTL))
 $(B)/sim.a:    $(call objects,sim,$(SIM))
 $(B)/tests.a:  $(call objects,tests,$(HELPERS))
@@ -125,7 +126,7 @@ tidy: $(B)/core.a
 	@python3 tests/tidy.py --core $(B)/core.a .
 	@$(MAKE) --no-print-directory CC=clang OPT=-O0 B=build/clang-warnings objects
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
-	 $(call objects,worker,main $(LIBW) $(MODEL)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
+	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
 	 $(call objects,tests,$(TESTS) $(HELPERS))
 
 # ---- Installing ------------------------------------------------------------------------------------------------------

@@ -29,4 +29,8 @@ struct llama_config {
  * instance one with biases, another activation or scaled rotary frequencies). */
 int llama_config_load(const char *path, struct llama_config *ret_config, char *error, size_t error_size);
 
+/* The text of the config.json at path, as it is, to be freed by the caller: what goes into checkpoints. Errors as above; nothing
+ * is checked but that it is shorter than 1 MiB. */
+int llama_config_text(const char *path, char **ret_text, char *error, size_t error_size);
+
 #endif
