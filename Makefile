@@ -43,7 +43,7 @@ TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl test_tensor
 # What several tests share: linked into each that uses it.
 HELPERS := scratch reference_edit vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_tidy.py test_install.py
+SCRIPTS := test_tidy.py test_bootstrap.py test_install.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
