@@ -34,14 +34,15 @@ PROTO  := check text mapping address setting description bell segment safetensor
           control_codec
 DAEMON := 
 LIBW   := edit_worker
-MODEL  := 
+MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus
 SIM    := 
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
-TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl test_tensorfile test_corpus test_llama_config
+TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl test_tensorfile test_corpus test_llama_config \
+          test_kernels test_llama
 # What several tests share: linked into each that uses it.
-HELPERS := scratch reference_edit vec_narrow outer_narrow
+HELPERS := scratch reference_edit reference_llama vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_tidy.py test_bootstrap.py test_install.py
 
@@ -98,6 +99,8 @@ $(B)/%.o: %.c | $(B)/proto/peer.pb-c.h $(B)/proto/control.pb-c.h
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -c -o $@ $<
+# Its loops are what the compiler is to make vector code of.
+$(B)/worker/kernels_rows.o: OPT := $(subst -O2,-O3,$(OPT))
 $(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: proto/%.proto
 	$(call say,PROTO,$<)
 	@mkdir -p $(@D)

@@ -1,0 +1,134 @@
+/* Gradients: the forward's steps backwards. The norms and the activation are made again rather than kept: they cost little
+ * beside the matrix products, and memory much. */
+
+#include "worker/llama_model.h"
+
+#include <string.h>
+
+/* d_residual += gradient through norm(input), whose result's gradient is d_normal. */
+static void norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
+			  size_t rows)
+{
+	rms_norm_backward(model->d_residual, model->gradient[layer] + offset, model->d_normal, rstd, input,
+			  model->theta[layer] + offset, rows, model->hidden);
+}
+
+/* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the layer. */
+static void linear_backward(struct llama *model, unsigned layer, size_t offset, const float *d, size_t rows,
+			    size_t width)
+{
+	size_t hidden = model->hidden;
+	matmul_tn(matrix(model->gradient[layer] + offset, hidden), const_matrix(d, width),
+		  const_matrix(model->normal, hidden), width, hidden, rows, 1);
+	matmul_nn(matrix(model->d_normal, hidden), const_matrix(d, width),
+		  const_matrix(model->theta[layer] + offset, hidden), rows, hidden, width, 0);
+}
+
+static void mlp_backward(struct llama *model, unsigned block, size_t rows)
+{
+	unsigned layer = block + 1;
+	const float *w = model->theta[layer];
+	const struct offsets *at = &model->at;
+	const struct saved *s = &model->saved[block];
+	size_t hidden = model->hidden, width = model->intermediate;
+	struct const_matrix d = const_matrix(model->d_residual, hidden);
+
+	matmul_nn(matrix(model->activation, width), d, const_matrix(w + at->down, width), rows, width, hidden, 0);
+	swiglu_backward(model->activation, s->gate_up, rows, width);
+	matmul_tn(matrix(model->gradient[layer] + at->down, width), d, const_matrix(model->activation, width), hidden, width,
+		  rows, 1);
+	rms_norm_again(model->normal, s->rstd_2, s->middle, w + at->norm_2, rows, hidden);
+	linear_backward(model, layer, at->gate_up, s->gate_up, rows, 2 * width);
+	norm_backward(model, layer, at->norm_2, s->rstd_2, s->middle, rows);
+}
+
+/* d_qkv from d_attended, before the rotary embedding. */
+static void attend_backward(struct llama *model, unsigned block, const struct pass *pass)
+{
+	const struct llama_config *config = &model->config;
+	const struct saved *s = &model->saved[block];
+	size_t stride = model->qkv_width, to_k = model->query_width, to_v = to_k + model->kv_width;
+	for (size_t sequence = 0; sequence < pass->batch; sequence++) {
+		size_t first = sequence * pass->time;
+		const float *qkv = s->qkv + first * stride;
+		float *d_qkv = model->d_qkv + first * stride;
+		struct attention attention = {
+			.head_count = config->head_count,
+			.kv_head_count = config->kv_head_count,
+			.head_dim = config->head_dim,
+			.query_count = pass->time,
+			.scratch = model->scratch,
+			.q = const_matrix(qkv, stride),
+			.k = const_matrix(qkv + to_k, stride),
+			.v = const_matrix(qkv + to_v, stride),
+		};
+		attention_backward(&attention, s->log_sum + first * config->head_count,
+				   const_matrix(model->d_attended + first * model->query_width, model->query_width),
+				   matrix(d_qkv, stride), matrix(d_qkv + to_k, stride), matrix(d_qkv + to_v, stride));
+		rope(matrix(d_qkv, stride), model->cosines, model->sines, pass->time,
+		     config->head_count + config->kv_head_count, config->head_dim / 2, -1);
+	}
+}
+
+static void attention_part_backward(struct llama *model, unsigned block, const struct pass *pass)
+{
+	unsigned layer = block + 1;
+	const float *w = model->theta[layer];
+	const struct offsets *at = &model->at;
+	const struct saved *s = &model->saved[block];
+	size_t rows = pass->rows, hidden = model->hidden, width = model->query_width;
+	struct const_matrix d = const_matrix(model->d_residual, hidden);
+
+	matmul_nn(matrix(model->d_attended, width), d, const_matrix(w + at->o, width), rows, width, hidden, 0);
+	matmul_tn(matrix(model->gradient[layer] + at->o, width), d, const_matrix(s->attended, width), hidden, width, rows, 1);
+	attend_backward(model, block, pass);
+	rms_norm_again(model->normal, s->rstd_1, s->input, w + at->norm_1, rows, hidden);
+	linear_backward(model, layer, at->qkv, model->d_qkv, rows, model->qkv_width);
+	norm_backward(model, layer, at->norm_1, s->rstd_1, s->input, rows);
+}
+
+static void embedding_backward(struct llama *model, const struct pass *pass)
+{
+	for (size_t row = 0; row < pass->rows; row++) {
+		uint32_t token = pass->tokens[row / pass->time * pass->token_stride + row % pass->time];
+		row_add(model->gradient[0] + token * model->hidden, model->d_residual + row * model->hidden, model->hidden);
+	}
+}
+
+/* Loss, and the backward of the last layer: leaves the gradient to `final` in d_residual. */
+static int head_pass(struct llama *model, const struct pass *pass, double weight, double *ret_loss)
+{
+	int error = llama_hold_head(model);
+	if (error)
+		return error;
+	*ret_loss = llama_loss(model, pass, weight);
+	memset(model->d_residual, 0, pass->rows * model->hidden * sizeof(float));
+	norm_backward(model, model->layer_count - 1, model->at.norm, model->final_rstd, model->final, pass->rows);
+	llama_drop_head(model);
+	return 0;
+}
+
+int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time, double weight,
+		     double *ret_loss)
+{
+	struct pass pass = llama_pass(model, tokens, batch, time);
+	double loss;
+	CHECK(model->limits.training);
+	CHECK(weight > 0);
+	int error = llama_forward(model, &pass);
+	if (!error)
+		error = head_pass(model, &pass, weight, &loss);
+	if (error)
+		return error;
+	for (unsigned block = model->block_count; block-- > 0;) {
+		error = llama_hold(model, block + 1);
+		if (error)
+			return error;
+		mlp_backward(model, block, pass.rows);
+		attention_part_backward(model, block, &pass);
+		llama_drop(model, block + 1);
+	}
+	embedding_backward(model, &pass);
+	*ret_loss = loss;
+	return 0;
+}
