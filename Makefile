@@ -33,7 +33,7 @@ CORE   := vec penalty outer ring link view sync node
 PROTO  := check text mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := 
-LIBW   := edit_worker
+LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus
 SIM    := 
@@ -88,9 +88,9 @@ $(B)/editctl: $(B)/ctl/main.o $(B)/ctl.a $(B)/proto.a $(B)/core.a
 $(B)/edit-sim: $(B)/sim/main.o $(B)/sim.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(SIM_LIBS)
-$(B)/libedit-worker.so: $(call objects,worker,$(LIBW)) $(B)/proto.a $(B)/core.a
+$(B)/libedit-worker.so: $(call objects,worker,$(LIBW)) $(B)/proto.a
 	$(call say,LINK,$@)
-	$(Q)$(LINK) -shared -Wl,-soname,libedit-worker.so.0 -Wl,--exclude-libs,ALL
+	$(Q)$(LINK) -shared -Wl,-soname,libedit-worker.so.0 -Wl,--exclude-libs,ALL -Wl,-z,defs -lxxhash
 
 # ---- Compiling -------------------------------------------------------------------------------------------------------
 

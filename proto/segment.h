@@ -49,7 +49,9 @@ struct segment_header {
 	uint64_t description_hash; /* of what the worker described; a segment is reused only for the same */
 
 	/* written by the daemon */
-	_Alignas(64) _Atomic uint64_t offer_step; /* the worker offers at the first boundary with step >= this */
+	/* The worker offers at the first boundary with step >= offer_step, once: a value that is not above offered_step is an
+	 * old one. The daemon writes the next one before it publishes the last layer of a round. */
+	_Alignas(64) _Atomic uint64_t offer_step;
 	_Atomic uint64_t round;                   /* completed rounds */
 	_Atomic uint32_t paused;                  /* not 0: do not begin another step */
 	_Atomic uint32_t stop;                    /* not 0: leave the training loop */
@@ -77,10 +79,10 @@ struct segment_layer {
 
 /* One finished step, at index step % SEGMENT_STEP_COUNT; written by the worker before header.step grows. */
 struct segment_step {
-	uint64_t step;   /* its number, from 0: header.step before it grew */
-	uint64_t tokens; /* in this step */
-	uint64_t step_us;
-	double loss;     /* nats per token */
+	uint64_t step;    /* its number, from 0: header.step before it grew */
+	uint64_t tokens;  /* in this step */
+	uint64_t step_us; /* from the last boundary to this one */
+	double loss;      /* nats per token */
 };
 
 _Static_assert(sizeof(struct segment_header) <= 4096, "the header fits its page");

@@ -15,7 +15,7 @@
  *     edit_worker_finish -> edit_worker_free
  *
  * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line. One thread
- * uses a worker at a time. Death of the daemon is not an error: calls wait, reconnect when it is back, and go on. Death of the
+ * uses a worker at a time (but see edit_worker_interrupt). Death of the daemon is not an error: calls wait, reconnect when it is back, and go on. Death of the
  * worker is not one either: theta, inner state and step stay in the segment, and the next edit_worker_attach resumes there.
  */
 
@@ -24,6 +24,10 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
 #endif
 
 #define EDIT_WORKER_ABI 1
@@ -93,13 +97,20 @@ void edit_worker_release(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
 /* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Offers all layers if a round is
- * due, waits while training is paused. is_final: no step will follow; always offers, and returns when the round is complete. Returns
- * EDIT_WORKER_OK or EDIT_WORKER_STOP. */
+ * due, waits while training is paused. is_final: no step will follow; always offers, and returns EDIT_WORKER_OK when the
+ * round is complete and theta its result. EDIT_WORKER_STOP when training shall end at once. */
 int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final);
 /* Time spent waiting for layers since the run began, microseconds. */
 uint64_t edit_worker_wait_us(const struct edit_worker *worker);
-/* Tells the daemon that the training loop has ended. */
+/* Tells the daemon that the training loop has ended. EDIT_WORKER_UNREACHABLE if it is not there to hear it. */
 int edit_worker_finish(struct edit_worker *worker);
+/* Makes every running and later call that waits return EDIT_WORKER_STOP within a quarter of a second. The only function that
+ * may be called from a signal handler or another thread. */
+void edit_worker_interrupt(struct edit_worker *worker);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }
