@@ -29,7 +29,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width
-CORE   := vec penalty outer ring link view sync node
+CORE   := vec penalty outer ring link view proposal sync round node
 PROTO  := check text mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := 
@@ -39,10 +39,13 @@ TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus
 SIM    := 
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
-TESTS  := test_vec test_penalty test_outer test_safetensors test_ctl test_tensorfile test_corpus test_llama_config \
-          test_kernels test_llama
+# Tests in cmocka, by area.
+TESTS  := test_vec test_penalty test_outer test_ring test_node
+TESTS  += test_safetensors
+TESTS  += test_tensorfile test_corpus test_llama_config test_kernels test_llama
+TESTS  += test_ctl
 # What several tests share: linked into each that uses it.
-HELPERS := scratch reference_edit reference_llama vec_narrow outer_narrow
+HELPERS := lab scratch reference_edit reference_llama vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_tidy.py test_bootstrap.py test_install.py
 

@@ -291,7 +291,7 @@ void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 
 /* ---- To the ring ---- */
 
-bool round_next_chunk(struct sync *sync, struct frame *ret_frame)
+bool round_next_chunk(struct sync *sync, size_t window_bytes, struct frame *ret_frame)
 {
 	struct sync_buffer *best = NULL;
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
@@ -303,7 +303,7 @@ bool round_next_chunk(struct sync *sync, struct frame *ret_frame)
 			best = buffer;
 	}
 	size_t chunk_elements = (size_t)setting(sync, WIRE_CHUNK) / sizeof(float);
-	if (best == NULL || !link_has_room(sync->link, chunk_elements * sizeof(float), (size_t)setting(sync, WIRE_WINDOW)))
+	if (best == NULL || !link_has_room(sync->link, chunk_elements * sizeof(float), window_bytes))
 		return false;
 	*ret_frame = (struct frame){.kind = MESSAGE_CHUNK, .layer_index = best->layer_index,
 				    .origin = (uint32_t)(best - sync->buffers), .round = best->round};

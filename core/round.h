@@ -20,7 +20,8 @@ void round_want(struct sync *sync, uint32_t layer_index);
 int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payload, uint64_t now_us);
 /* Does whatever can be done now: starts layers, ends scalar passes, commits, ends the round. */
 void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions);
-/* Takes the next chunk for the right neighbour, of the lowest layer that has one. false: none, or no room on the link. */
-bool round_next_chunk(struct sync *sync, struct frame *ret_frame);
+/* Takes the next chunk for the right neighbour, of the lowest layer that has one, as a frame to be launched at once. false:
+ * none, or no room on the link with this window. */
+bool round_next_chunk(struct sync *sync, size_t window_bytes, struct frame *ret_frame);
 
 #endif

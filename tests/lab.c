@@ -1,0 +1,229 @@
+/* A ring of nodes over a perfect wire. See lab.h. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "tests/lab.h"
+
+struct parcel {
+	struct parcel *next;
+	uint32_t to;
+	struct message message;
+	char payload[];
+};
+
+struct wire {
+	struct lab lab; /* first: a lab is a wire */
+	struct parcel *first, **last;
+	char (*names)[8];
+	const char **name_list;
+	float *numbers;
+};
+
+static void *allocate(size_t bytes)
+{
+	void *block = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+	CHECK(block != NULL);
+	memset(block, 0, (bytes + 63) / 64 * 64 + 64);
+	return block;
+}
+
+struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
+		    const struct fact *const *facts_of, size_t fact_count)
+{
+	struct wire *wire = allocate(sizeof *wire);
+	struct lab *lab = &wire->lab;
+	size_t total = 0;
+	for (size_t l = 0; l < layer_count; l++)
+		total += sizes[l];
+	lab->count = count;
+	lab->layer_count = layer_count;
+	lab->now_us = 1000000;
+	lab->members = allocate(count * sizeof *lab->members);
+	wire->last = &wire->first;
+	wire->names = allocate(count * sizeof *wire->names);
+	wire->name_list = allocate(count * sizeof *wire->name_list);
+	wire->numbers = allocate(3 * total * count * sizeof(float));
+	float *next = wire->numbers;
+	for (size_t n = 0; n < count; n++) {
+		snprintf(wire->names[n], sizeof wire->names[n], "n%zu", n % 100000);
+		wire->name_list[n] = wire->names[n];
+		struct lab_member *member = &lab->members[n];
+		member->layers = allocate(layer_count * sizeof *member->layers);
+		member->schedule = UINT64_MAX;
+		for (size_t l = 0; l < layer_count; l++) {
+			member->layers[l] = (struct layer){sizes[l], next, next + sizes[l], next + 2 * sizes[l]};
+			next += 3 * sizes[l];
+		}
+		struct node_config config = {.rank = (uint32_t)n, .member_count = (uint32_t)count, .incarnation = 1000 + n,
+					     .names = wire->name_list, .facts = facts_of == NULL ? NULL : facts_of[n],
+					     .fact_count = fact_count, .layers = member->layers,
+					     .layer_count = layer_count,
+					     .settings = settings == NULL ? ring_settings_standard() : *settings,
+					     .heartbeat_us = 1000000, .silence_us = 3000000, .retry_us = 500000};
+		member->node = node_init(allocate(node_size(&config)), &config);
+	}
+	return lab;
+}
+
+void lab_free(struct lab *lab)
+{
+	struct wire *wire = (struct wire *)lab;
+	while (wire->first != NULL) {
+		struct parcel *parcel = wire->first;
+		wire->first = parcel->next;
+		free(parcel);
+	}
+	for (size_t n = 0; n < lab->count; n++) {
+		free(lab->members[n].node);
+		free(lab->members[n].layers);
+	}
+	free(lab->members);
+	free(wire->names);
+	free(wire->name_list);
+	free(wire->numbers);
+	free(wire);
+}
+
+static void post(struct wire *wire, uint32_t from, const struct action *action)
+{
+	struct lab *lab = &wire->lab;
+	if (lab->members[from].dead || lab->members[action->to].dead)
+		return;
+	if (lab->filter != NULL && !lab->filter(lab->filter_arg, from, action->to, &action->message))
+		return;
+	struct parcel *parcel = allocate(sizeof *parcel + action->message.payload_bytes);
+	*parcel = (struct parcel){.to = action->to, .message = action->message};
+	if (action->message.payload_bytes > 0)
+		memcpy(parcel->payload, action->message.payload, action->message.payload_bytes);
+	parcel->message.payload = parcel->payload;
+	*wire->last = parcel;
+	wire->last = &parcel->next;
+}
+
+static void step(struct wire *wire, size_t rank, const struct event *event);
+
+static void publish(struct wire *wire, size_t rank, const struct action *action)
+{
+	struct lab_member *member = &wire->lab.members[rank];
+	const struct layer *layer = &member->layers[action->layer_index];
+	uint64_t hash = XXH3_64bits(layer->anchor, layer->size * sizeof(float)) ^
+			(XXH3_64bits(layer->momentum, layer->size * sizeof(float)) << 1);
+	struct event event = {.kind = EVENT_HASHED, .now_us = wire->lab.now_us,
+			      .hashed = {.layer_index = action->layer_index, .hash = hash}};
+	member->published++;
+	step(wire, rank, &event);
+}
+
+static void act(struct wire *wire, size_t rank, const struct action *action)
+{
+	struct lab_member *member = &wire->lab.members[rank];
+	switch (action->kind) {
+	case ACTION_SEND: post(wire, (uint32_t)rank, action); break;
+	case ACTION_PUBLISH: publish(wire, rank, action); break;
+	case ACTION_SCHEDULE:
+		member->schedule = action->number;
+		member->scheduled_count++;
+		break;
+	case ACTION_PAUSE: member->paused = true; break;
+	case ACTION_RESUME: member->paused = false; break;
+	case ACTION_CHECKPOINT: member->checkpoint_round = action->round; break;
+	case ACTION_NOTE:
+		if (member->note_count < LAB_NOTES_MAX)
+			member->notes[member->note_count++] = action->note;
+		break;
+	}
+}
+
+static void step(struct wire *wire, size_t rank, const struct event *event)
+{
+	struct lab_member *member = &wire->lab.members[rank];
+	struct actions *actions = allocate(sizeof *actions);
+	node_step(member->node, event, actions);
+	member->deadline_us = actions->deadline_us;
+	for (size_t i = 0; i < actions->count; i++)
+		act(wire, rank, &actions->list[i]);
+	free(actions);
+}
+
+static void deliver(struct wire *wire)
+{
+	while (wire->first != NULL) {
+		struct parcel *parcel = wire->first;
+		wire->first = parcel->next;
+		if (wire->first == NULL)
+			wire->last = &wire->first;
+		struct event event = {.kind = EVENT_MESSAGE, .now_us = wire->lab.now_us, .message = &parcel->message};
+		if (!wire->lab.members[parcel->to].dead)
+			step(wire, parcel->to, &event);
+		free(parcel);
+	}
+}
+
+void lab_event(struct lab *lab, size_t rank, struct event event)
+{
+	struct wire *wire = (struct wire *)lab;
+	event.now_us = lab->now_us;
+	step(wire, rank, &event);
+	deliver(wire);
+}
+
+static bool tick_due(struct lab *lab)
+{
+	bool any = false;
+	for (size_t n = 0; n < lab->count; n++) {
+		if (lab->members[n].dead || lab->members[n].deadline_us > lab->now_us)
+			continue;
+		lab_event(lab, n, (struct event){.kind = EVENT_TICK});
+		any = true;
+	}
+	return any;
+}
+
+void lab_pass(struct lab *lab, uint64_t us)
+{
+	uint64_t end_us = lab->now_us + us;
+	while (lab->now_us < end_us) {
+		while (tick_due(lab))
+			;
+		lab->now_us = u64_min(end_us, lab->now_us + 1000);
+	}
+}
+
+void lab_gather(struct lab *lab)
+{
+	for (size_t n = 0; n < lab->count; n++)
+		if (!lab->members[n].dead)
+			lab_event(lab, n, (struct event){.kind = EVENT_TICK});
+	lab_pass(lab, 1000000);
+}
+
+void lab_offer(struct lab *lab, size_t rank, bool is_final)
+{
+	lab->members[rank].published = 0;
+	struct event event = {.kind = EVENT_OFFER,
+			      .offer = {.steps = 10, .tokens = 1000, .loss = 2.5 + (double)rank, .final = is_final}};
+	lab_event(lab, rank, event);
+	event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)lab->layer_count - 1};
+	lab_event(lab, rank, event);
+}
+
+size_t lab_notes(const struct lab *lab, size_t rank, enum note_code code)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < lab->members[rank].note_count; i++)
+		count += lab->members[rank].notes[i].code == code;
+	return count;
+}
+
+const struct note *lab_note(const struct lab *lab, size_t rank, enum note_code code)
+{
+	for (size_t i = lab->members[rank].note_count; i-- > 0;)
+		if (lab->members[rank].notes[i].code == code)
+			return &lab->members[rank].notes[i];
+	return NULL;
+}

@@ -1,0 +1,157 @@
+/* The way of the numbers round the ring: every element exactly once, in a fixed order, whatever the sizes. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/ring.h"
+
+#define PEERS_MAX 64
+
+static const size_t sizes[] = {0, 1, 2, 3, 7, 63, 64, 65, 97, 1000, 4099};
+
+/* Passes chunks round until none is left; chunk_elements may differ between peers. Returns how many chunks were sent. */
+static size_t circulate(struct ring_pass *passes, uint32_t count, size_t chunk_elements)
+{
+	size_t sent = 0;
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t i = 0; i < count; i++) {
+			if (!ring_pass_has_chunk(&passes[i]))
+				continue;
+			struct chunk chunk;
+			ring_pass_next(&passes[i], chunk_elements, &chunk);
+			struct ring_pass *right = &passes[ring_right(i, count)];
+			assert_int_equal(ring_pass_accept(right, &chunk, passes[i].buffer + chunk.offset), 0);
+			moved = true;
+			sent++;
+		}
+	}
+	return sent;
+}
+
+static void run_pass(uint32_t count, size_t size, size_t chunk_elements)
+{
+	struct ring_pass passes[PEERS_MAX];
+	void *blocks[PEERS_MAX];
+	float *numbers = calloc(count * size + 1, sizeof *numbers);
+	for (uint32_t i = 0; i < count; i++) {
+		blocks[i] = malloc(ring_pass_size(count));
+		ring_pass_init(&passes[i], blocks[i], i, count);
+		/* powers of two sum exactly, so a missing or doubled part of any peer shows */
+		for (size_t k = 0; k < size; k++)
+			numbers[i * size + k] = (float)(1u << (i % 20)) * (float)(k % 5 + 1);
+		ring_pass_begin(&passes[i], numbers + i * size, size, 1.0f);
+	}
+	circulate(passes, count, chunk_elements);
+	float sum = 0.0f;
+	for (uint32_t i = 0; i < count; i++)
+		sum += (float)(1u << (i % 20));
+	for (uint32_t i = 0; i < count; i++) {
+		assert_true(ring_pass_is_done(&passes[i]));
+		for (size_t k = 0; k < size; k++)
+			assert_true(numbers[i * size + k] == sum * (float)(k % 5 + 1));
+		double square = ring_pass_square_norm(&passes[i]), first = ring_pass_square_norm(&passes[0]);
+		assert_memory_equal(&square, &first, sizeof square);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		free(blocks[i]);
+	free(numbers);
+}
+
+static void ring_sums_each_element_exactly_once_for_all_sizes_and_peers(void **state)
+{
+	(void)state;
+	for (uint32_t count = 1; count <= PEERS_MAX; count++)
+		for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+			for (size_t chunk = 1; chunk <= 64; chunk *= 8)
+				if (sizes[s] < 4000 || chunk > 1)
+					run_pass(count, sizes[s], chunk);
+}
+
+static void ring_shards_cover_a_layer_without_gap_or_overlap(void **state)
+{
+	(void)state;
+	for (uint32_t count = 1; count <= PEERS_MAX; count++)
+		for (size_t size = 0; size < 300; size++) {
+			size_t at = 0;
+			for (uint32_t shard = 0; shard < count; shard++) {
+				assert_int_equal(ring_shard_begin(size, count, shard), at);
+				at += ring_shard_size(size, count, shard);
+			}
+			assert_int_equal(at, size);
+			assert_int_equal(ring_shard_begin(size, count, count), size);
+		}
+	assert_int_equal(ring_shard_begin(SIZE_MAX, 1024, 1024), SIZE_MAX);
+}
+
+static void ring_result_does_not_depend_on_chunk_size(void **state)
+{
+	(void)state;
+	enum { COUNT = 5, SIZE = 1003 };
+	static float first[SIZE], numbers[COUNT][SIZE];
+	for (size_t chunk = 1; chunk < 2000; chunk = chunk * 3 + 1) {
+		struct ring_pass passes[COUNT];
+		void *blocks[COUNT];
+		unsigned random = 7;
+		for (uint32_t i = 0; i < COUNT; i++) {
+			blocks[i] = malloc(ring_pass_size(COUNT));
+			ring_pass_init(&passes[i], blocks[i], i, COUNT);
+			for (size_t k = 0; k < SIZE; k++) {
+				random = random * 1664525u + 1013904223u;
+				numbers[i][k] = (float)(int)random * 1e-9f;
+			}
+			ring_pass_begin(&passes[i], numbers[i], SIZE, 0.1f + 0.05f * (float)i);
+		}
+		circulate(passes, COUNT, chunk);
+		if (chunk == 1)
+			memcpy(first, numbers[0], sizeof first);
+		for (uint32_t i = 0; i < COUNT; i++) {
+			assert_memory_equal(first, numbers[i], sizeof first);
+			free(blocks[i]);
+		}
+	}
+}
+
+static void ring_refuses_a_chunk_out_of_its_place_and_changes_nothing(void **state)
+{
+	(void)state;
+	struct ring_pass pass;
+	float numbers[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, before[12], payload[12] = {0};
+	void *block = malloc(ring_pass_size(3));
+	ring_pass_init(&pass, block, 1, 3);
+	ring_pass_begin(&pass, numbers, 12, 1.0f);
+	memcpy(before, numbers, sizeof before);
+	const struct chunk bad[] = {
+		{.phase = PHASE_REDUCE, .shard = 3, .offset = 0, .count = 1},   /* no such shard */
+		{.phase = PHASE_REDUCE, .shard = 0, .offset = 0, .count = 4},   /* begins here, cannot come */
+		{.phase = PHASE_REDUCE, .shard = 1, .offset = 5, .count = 1},   /* a gap */
+		{.phase = PHASE_REDUCE, .shard = 1, .offset = 4, .count = 5},   /* beyond the shard */
+		{.phase = PHASE_REDUCE, .shard = 1, .offset = 4, .count = UINT64_MAX},
+		{.phase = PHASE_REDUCE, .shard = 1, .offset = 4, .count = 0},
+		{.phase = PHASE_REDUCE, .shard = 1, .offset = 3, .count = 1},   /* before the shard */
+		{.phase = PHASE_GATHER, .shard = 1, .offset = 4, .count = 4},   /* own */
+		{.phase = PHASE_GATHER, .shard = 2, .offset = 9, .count = 1},
+	};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_int_equal(ring_pass_accept(&pass, &bad[i], payload), EDIT_ERROR_MALFORMED);
+	assert_memory_equal(before, numbers, sizeof before);
+	struct chunk good = {.phase = PHASE_REDUCE, .shard = 1, .offset = 4, .count = 4};
+	assert_int_equal(ring_pass_accept(&pass, &good, payload), 0);
+	assert_int_equal(ring_pass_accept(&pass, &good, payload), EDIT_ERROR_MALFORMED); /* twice */
+	free(block);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ring_sums_each_element_exactly_once_for_all_sizes_and_peers),
+		cmocka_unit_test(ring_shards_cover_a_layer_without_gap_or_overlap),
+		cmocka_unit_test(ring_result_does_not_depend_on_chunk_size),
+		cmocka_unit_test(ring_refuses_a_chunk_out_of_its_place_and_changes_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
