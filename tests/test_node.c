@@ -8,11 +8,17 @@
 
 #include <cmocka.h>
 
-#include "core/outer.h"
 #include "tests/lab.h"
 #include "tests/reference_edit.h"
 
 /* ---- The reference ---- */
+
+/* 1e-4, and 1e-6 of z above 100: with anchor and theta held in float32, exact arithmetic on them already moves the largest z of
+ * the reference, 244.8, by 1.2e-4, because the norms behind its standard deviation are known to 6e-8 only. */
+static double z_tolerance(double z)
+{
+	return fmax(1e-4, 1e-6 * fabs(z));
+}
 
 static void assert_layer_matches(struct lab *lab, const struct reference_case *history, size_t round_index, size_t l)
 {
@@ -31,7 +37,7 @@ static void assert_layer_matches(struct lab *lab, const struct reference_case *h
 			assert_true(fabs(node_weight(member->node, l, peer) - expected->weight[peer]) < 1e-5);
 			if (isfinite(expected->norm[peer])) {
 				assert_true(fabs(record->norm - expected->norm[peer]) <= 1e-6 * expected->norm[peer] + 1e-12);
-				assert_true(fabs(record->z - expected->z[peer]) < 1e-4);
+				assert_true(fabs(record->z - expected->z[peer]) < z_tolerance(expected->z[peer]));
 			}
 			uint64_t round;
 			assert_int_equal(node_hash(member->node, l, peer, 0, &round),
