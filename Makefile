@@ -40,10 +40,10 @@ SIM    :=
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_node
-TESTS  += test_safetensors
-TESTS  += test_tensorfile test_corpus test_llama_config test_kernels test_llama
-TESTS  += test_ctl
+TESTS  := test_vec test_penalty test_outer test_ring test_node \
+          test_safetensors \
+          test_tensorfile test_corpus test_llama_config test_kernels test_llama \
+          test_ctl
 # What several tests share: linked into each that uses it.
 HELPERS := lab scratch reference_edit reference_llama vec_narrow outer_narrow
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.

@@ -351,7 +351,7 @@ static void take_event(struct node *node, const struct event *event, struct acti
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;
 	}
-	default: CHECK(!"an event");
+	default: CHECK(false); /* an event */
 	}
 }
 

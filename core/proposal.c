@@ -36,16 +36,12 @@ int proposals_propose(struct proposals *proposals, const struct change *change)
 
 int proposals_hold(struct proposals *proposals, const struct change *change)
 {
-	size_t at = 0;
-	while (at < proposals->count && proposals->list[at].change.id < change->id)
-		at++;
-	if (at < proposals->count && proposals->list[at].change.id == change->id)
-		return 0;
+	for (size_t i = 0; i < proposals->count; i++)
+		if (proposals->list[i].change.id == change->id)
+			return 0;
 	if (proposals->count == proposals->capacity)
 		return EDIT_ERROR_FULL;
-	for (size_t i = proposals->count++; i > at; i--)
-		proposals->list[i] = proposals->list[i - 1];
-	proposals->list[at] = (struct proposal){.change = *change};
+	proposals->list[proposals->count++] = (struct proposal){.change = *change};
 	return 0;
 }
 
@@ -72,17 +68,18 @@ uint64_t proposals_digest(struct proposals *proposals, uint64_t round)
 
 bool proposals_next(struct proposals *proposals, uint64_t round, bool is_agreed, struct change *ret_change, bool *ret_taken)
 {
+	struct proposal *first = NULL;
 	for (size_t i = 0; i < proposals->count; i++) {
 		struct proposal *proposal = &proposals->list[i];
 		bool taken = is_agreed && proposal->in_round == round;
-		if (!taken && (proposal->change.at_round == 0 || proposal->change.at_round > round))
-			continue;
-		*ret_change = proposal->change;
-		*ret_taken = taken;
-		proposals->count--;
-		for (; i < proposals->count; i++)
-			proposals->list[i] = proposals->list[i + 1];
-		return true;
+		bool dropped = proposal->change.at_round != 0 && proposal->change.at_round <= round;
+		if ((taken || dropped) && (first == NULL || proposal->change.id < first->change.id))
+			first = proposal;
 	}
-	return false;
+	if (first == NULL)
+		return false;
+	*ret_change = first->change;
+	*ret_taken = is_agreed && first->in_round == round;
+	*first = proposals->list[--proposals->count];
+	return true;
 }

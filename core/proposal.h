@@ -17,7 +17,7 @@ struct proposal {
 };
 
 struct proposals {
-	struct proposal *list; /* sorted by change.id, [capacity] */
+	struct proposal *list; /* [capacity], in no order */
 	size_t capacity, count;
 	uint32_t rank;
 	uint32_t counter;      /* of own ids */
@@ -37,8 +37,8 @@ int proposals_propose(struct proposals *proposals, const struct change *change);
 int proposals_hold(struct proposals *proposals, const struct change *change);
 /* Digest of those that may be taken after `round`, marked as such; 0: none. The order of arrival does not matter. */
 uint64_t proposals_digest(struct proposals *proposals, uint64_t round);
-/* After the records of `round`: the next one to be taken (is_agreed: all digests were equal) or to be dropped (bound to a round that
- * has passed), removed from the list. *ret_taken tells which. false: no more. */
+/* After the records of `round`: the one with the lowest id to be taken (is_agreed: all digests were equal) or dropped (bound to a
+ * round that has passed), removed from the list. *ret_taken tells which. false: no more. */
 bool proposals_next(struct proposals *proposals, uint64_t round, bool is_agreed, struct change *ret_change, bool *ret_taken);
 
 #endif

@@ -98,7 +98,7 @@ static void take(struct sync *sync, const struct change *change, struct actions 
 		sync->paused = true;
 		break;
 	case CHANGE_CHECKPOINT: sync->checkpoint_due = true; break;
-	default: CHECK(!"a change that waits for a round");
+	default: CHECK(false); /* a change that waits for a round */
 	}
 }
 

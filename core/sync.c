@@ -221,7 +221,7 @@ void sync_message(const struct sync *sync, const struct frame *frame, struct mes
 		break;
 	case MESSAGE_CHANGE: ret_message->change = frame->change; break;
 	case MESSAGE_ROLL: ret_message->roll_origin = frame->origin; break;
-	default: CHECK(!"a frame of the ring stream");
+	default: CHECK(false); /* a frame of the ring stream */
 	}
 }
 
