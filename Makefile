@@ -135,6 +135,16 @@ objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call obje
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
 	 $(call objects,tests,$(TESTS) $(HELPERS))
 
+# ---- Benches ---------------------------------------------------------------------------------------------------------
+
+# Each is a program in bench/ and a script of the same first name that runs it beside a peer.
+BENCHES := worker_bench
+$(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(call objects,core,vec) $(call objects,proto,check)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(WORKER_LIBS)
+bench: $(addprefix $(B)/bench/,$(BENCHES))
+	@bench/worker.py --program $(B)/bench/worker_bench
+
 # ---- Installing ------------------------------------------------------------------------------------------------------
 
 # One text, two units: NAME.service and, for several nodes on one host, NAME@.service.
