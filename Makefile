@@ -40,7 +40,7 @@ SIM    :=
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_node \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node \
           test_safetensors \
           test_tensorfile test_corpus test_llama_config test_kernels test_llama \
           test_ctl

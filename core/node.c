@@ -36,9 +36,16 @@ static struct sync_config sync_config_of(const struct node_config *config)
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static size_t frames_max(const struct node_config *config)
+/* Small frames that may wait before frames from the left are turned away, and room for what the member then still adds of
+ * its own: a correct ring never comes to the first, and nobody can force the second. */
+static size_t frames_owed(const struct node_config *config)
 {
 	return sync_frames_max((uint32_t)config->layer_count, config->member_count);
+}
+
+static size_t frames_max(const struct node_config *config)
+{
+	return frames_owed(config) + 4 * config->layer_count + 4 * PROPOSAL_EACH_MAX;
 }
 
 size_t node_size(const struct node_config *config)
@@ -241,6 +248,10 @@ static int take_in_order(struct node *node, const struct message *message, struc
 
 static void take_stream(struct node *node, const struct message *message, struct actions *actions)
 {
+	if (node->link.waiting_count >= frames_owed(&node->config)) {
+		node->dropped++; /* not acknowledged either: it comes again */
+		return;
+	}
 	if (!link_accept(&node->link, message->sequence, message->payload_bytes, window_bytes(node), node->now_us))
 		return;
 	if (take_in_order(node, message, actions) != 0)

@@ -388,6 +388,67 @@ static void flipped_bit_in_an_anchor_is_noticed_by_all_at_the_next_round(void **
 	lab_free(lab);
 }
 
+/* A message of the ring stream with its fields drawn at random, mostly near what fits. */
+static struct message random_message(unsigned *random, uint64_t sequence, const float *payload)
+{
+	struct message message = {.from = 0, .incarnation = 1000, .receiver = 1001, .view = 1, .sequence = sequence};
+	unsigned r[8];
+	for (size_t i = 0; i < 8; i++)
+		r[i] = (*random = *random * 1664525u + 1013904223u) >> 8;
+	uint64_t round = r[0] % 5;
+	uint32_t layer = r[1] % 4, rank = r[2] % 4;
+	switch (r[3] % 5) {
+	case 0:
+		message.kind = MESSAGE_RECORD;
+		message.record = (struct record){.round = round, .layer_index = layer, .origin = rank,
+						 .verdict = VERDICT_ABSENT + r[4] % 4, .norm = r[5] % 3 == 0 ? (double)NAN : r[5]};
+		break;
+	case 1:
+		message.kind = MESSAGE_CHUNK;
+		message.chunk = (struct chunk){.round = round, .layer_index = layer, .shard = rank, .offset = r[4] % 40,
+					       .phase = PHASE_REDUCE + r[5] % 2, .count = r[6] % 20};
+		message.payload = payload;
+		message.payload_bytes = message.chunk.count * sizeof(float);
+		break;
+	case 2:
+		message.kind = MESSAGE_CONFIRM;
+		message.confirm = (struct confirm){.round = round, .layer_index = layer, .origin = rank};
+		break;
+	case 3:
+		message.kind = MESSAGE_CHANGE;
+		message.change = (struct change){.id = (uint64_t)(rank + 1) << 32 | r[4] % 50, .kind = CHANGE_SET + r[5] % 4,
+						 .setting = r[6] % 20, .value = r[7] % 9};
+		break;
+	default:
+		message.kind = MESSAGE_ROLL;
+		message.roll_origin = rank;
+	}
+	return message;
+}
+
+static void nonsense_from_a_neighbour_is_dropped_and_memory_stays_bounded(void **state)
+{
+	(void)state;
+	const size_t sizes[] = {30, 0, 7};
+	static const float payload[32];
+	for (unsigned seed = 1; seed <= 20; seed++) {
+		struct lab *lab = lab_new(3, sizes, 3, NULL, NULL, 0);
+		unsigned random = seed;
+		lab_gather(lab);
+		lab->members[2].dead = true; /* takes nothing, so all that is relayed piles up */
+		for (uint64_t sequence = 2; sequence < 20000; sequence++) {
+			struct message message = random_message(&random, sequence, payload);
+			lab_event(lab, 1, (struct event){.kind = EVENT_MESSAGE, .message = &message});
+			if (sequence % 100 == 0)
+				lab_event(lab, 1, (struct event){.kind = EVENT_OFFER, .offer = {.steps = 1}});
+		}
+		struct node_status status;
+		node_status(lab->members[1].node, lab->now_us, &status);
+		assert_true(status.frames_dropped > 100);
+		lab_free(lab);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -402,6 +463,7 @@ int main(void)
 		cmocka_unit_test(different_fact_is_refused_at_hello_by_name),
 		cmocka_unit_test(death_of_a_member_stalls_the_round_and_all_say_so),
 		cmocka_unit_test(layers_wait_for_the_worker_when_prefetch_is_0),
+		cmocka_unit_test(nonsense_from_a_neighbour_is_dropped_and_memory_stays_bounded),
 		cmocka_unit_test(flipped_bit_in_an_anchor_is_noticed_by_all_at_the_next_round),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
