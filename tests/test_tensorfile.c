@@ -287,11 +287,11 @@ static void file_of_our_writer_is_read(void **state)
 	assert_int_equal(tensorfolder_open(scratch_path(""), &weights, error, sizeof(error)), 0);
 	assert_int_equal(tensorfolder_read(weights, "a", dims_a, 1, values, error, sizeof(error)), 0);
 	assert_memory_equal(values, data_a, sizeof(data_a));
-	assert_int_equal(tensorfolder_unread(weights, &extra), 1);
+	assert_int_equal(tensorfolder_unasked(weights, &extra), 1);
 	assert_string_equal(extra, "b");
 	assert_int_equal(tensorfolder_read(weights, "b", dims_b, 2, values, error, sizeof(error)), 0);
 	assert_memory_equal(values, data_b, sizeof(data_b));
-	assert_int_equal(tensorfolder_unread(weights, &extra), 0);
+	assert_int_equal(tensorfolder_unasked(weights, &extra), 0);
 	assert_null(extra);
 	const uint64_t dims_wrong[] = {4, 1};
 	assert_int_equal(tensorfolder_read(weights, "b", dims_wrong, 2, values, error, sizeof(error)), EDIT_ERROR_INVALID);

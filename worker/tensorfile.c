@@ -286,11 +286,10 @@ float tensorfile_half(uint16_t bits)
 	return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-int tensorfile_read(struct tensorfile_tensor *tensor, float *ret_values, char *error, size_t error_size)
+int tensorfile_read(const struct tensorfile_tensor *tensor, float *ret_values, char *error, size_t error_size)
 {
 	const struct tensorfile *file = tensor->file;
 	uint64_t offset = file->data_offset + tensor->begin;
-	tensor->wanted = true;
 	if (!strcmp(tensor->type, "F32"))
 		return inputfile_read(file->fd, file->path, offset, ret_values, (size_t)(tensor->end - tensor->begin), error,
 				      error_size);

@@ -19,7 +19,7 @@ struct tensorfile_tensor {
 	size_t rank;
 	uint64_t begin, end;                 /* bytes of its data, from the begin of the data */
 	struct tensorfile *file;
-	bool wanted;                         /* has been read */
+	bool asked;                          /* for worker/tensorfolder.c: somebody wanted it */
 };
 
 /* Opens the file at path and checks its whole header. The caller closes it. */
@@ -37,7 +37,7 @@ struct tensorfile_tensor *tensorfile_find(struct tensorfile *file, const char *n
 int tensorfile_check(const struct tensorfile_tensor *tensor, const uint64_t *dims, size_t rank, char *error,
 		     size_t error_size);
 /* Reads a tensor that has passed the check, as float32, into ret_values [product of its dims]; the conversion is exact. */
-int tensorfile_read(struct tensorfile_tensor *tensor, float *ret_values, char *error, size_t error_size);
+int tensorfile_read(const struct tensorfile_tensor *tensor, float *ret_values, char *error, size_t error_size);
 
 /* A shape for people, "[3, 4]", into text [text_size]. */
 void tensorfile_shape_text(const uint64_t *dims, size_t rank, char *text, size_t text_size);

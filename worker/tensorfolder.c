@@ -177,9 +177,11 @@ static struct tensorfile_tensor *weights_find(struct tensorfolder *weights, cons
 int tensorfolder_check(struct tensorfolder *weights, const char *name, const uint64_t *dims, size_t rank, char *error,
 		       size_t error_size)
 {
-	const struct tensorfile_tensor *tensor = weights_find(weights, name);
-	if (tensor)
+	struct tensorfile_tensor *tensor = weights_find(weights, name);
+	if (tensor) {
+		tensor->asked = true;
 		return tensorfile_check(tensor, dims, rank, error, error_size);
+	}
 	char shape[200];
 	tensorfile_shape_text(dims, rank, shape, sizeof(shape));
 	return complain(error, error_size, EDIT_ERROR_INVALID, "%s: tensor %.100s is missing, expected with shape %s",
@@ -201,14 +203,14 @@ static bool name_is_computed(const char *name)
 	return size >= end && !strcmp(name + size - end, ending);
 }
 
-size_t tensorfolder_unread(struct tensorfolder *weights, const char **ret_name)
+size_t tensorfolder_unasked(struct tensorfolder *weights, const char **ret_name)
 {
 	size_t count = 0;
 	*ret_name = NULL;
 	for (size_t i = 0; i < weights->file_count; i++)
 		for (size_t k = 0; k < tensorfile_count(weights->files[i]); k++) {
 			const struct tensorfile_tensor *tensor = tensorfile_at(weights->files[i], k);
-			if (tensor->wanted || name_is_computed(tensor->name))
+			if (tensor->asked || name_is_computed(tensor->name))
 				continue;
 			if (!*ret_name)
 				*ret_name = tensor->name;

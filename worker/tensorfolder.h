@@ -23,8 +23,8 @@ int tensorfolder_check(struct tensorfolder *weights, const char *name, const uin
 int tensorfolder_read(struct tensorfolder *weights, const char *name, const uint64_t *dims, size_t rank,
 		      float *ret_values, char *error, size_t error_size);
 
-/* Tensors that nobody has read, tables of rotary frequencies left aside (they are computed). ret_name: the first (NULL:
+/* Tensors that no check or read has asked for, tables of rotary frequencies left aside (they are computed). ret_name: the first (NULL:
  * none), valid until close. */
-size_t tensorfolder_unread(struct tensorfolder *weights, const char **ret_name);
+size_t tensorfolder_unasked(struct tensorfolder *weights, const char **ret_name);
 
 #endif
