@@ -32,7 +32,8 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view proposal sync round node
 PROTO  := check text mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := 
+DAEMON := log config lock notify transport worker_port state difference facts run folder checkpoint changes rounds driver \
+          answer answer_look answer_members control daemon
 LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say arguments threads drill origin eval sample \
@@ -47,6 +48,8 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_no
           test_ctl
 # What several tests share: linked into each that uses it.
 HELPERS := lab scratch reference_edit reference_llama vec_narrow outer_narrow
+# Programs that the tests of whole systems start.
+PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_worker_tools.py test_tidy.py test_bootstrap.py test_install.py
 
@@ -119,6 +122,10 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests.a $(B)/daemon.a $(B)/worker.a $(B)/ctl.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(TEST_LIBS)
 
+$(addprefix $(B)/tests/,$(PROBES)): $(B)/tests/%: $(B)/tests/%.o $(B)/worker.a $(B)/proto.a $(B)/core.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -lzmq -lprotobuf-c $(WORKER_LIBS)
+
 # One line per test, its output only if it fails; make -j runs them side by side.
 check: all $(addprefix run/,$(TESTS) $(SCRIPTS)) $(if $(SAN)$(findstring clang,$(CC)),,tidy)
 .PHONY: $(addprefix run/,$(TESTS) $(SCRIPTS))
@@ -134,7 +141,7 @@ tidy: $(B)/core.a
 	@$(MAKE) --no-print-directory CC=clang OPT=-O0 B=build/clang-warnings objects
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
-	 $(call objects,tests,$(TESTS) $(HELPERS))
+	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES))
 
 # ---- Benches ---------------------------------------------------------------------------------------------------------
 

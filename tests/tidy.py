@@ -20,7 +20,7 @@ SOURCES = (".c", ".h", ".py", ".sh", ".proto")
 
 # Makefile lists that hold the .c files of a folder.
 LISTS = {"core": ["CORE"], "proto": ["PROTO"], "daemon": ["DAEMON"], "worker": ["LIBW", "MODEL", "TOOLS"], "sim": ["SIM"],
-         "ctl": ["CTL"], "tests": ["TESTS", "HELPERS"]}
+         "ctl": ["CTL"], "tests": ["TESTS", "HELPERS", "PROBES"]}
 
 # What a file of a folder may include: folder/ = all of it, $LIST = the files of a Makefile list.
 INCLUDE_LAW = {

@@ -1,0 +1,136 @@
+/* Answers about the members: peers and penalties. Only looks. */
+
+#include <math.h>
+#include <string.h>
+
+#include "daemon/answer.h"
+#include "daemon/log.h"
+#include "daemon/rounds.h"
+
+static const char *state_text(enum peer_state state)
+{
+	switch (state) {
+	case PEER_UNKNOWN: return "unknown";
+	case PEER_LIVE: return "live";
+	case PEER_DOWN: return "down";
+	case PEER_REFUSED: return "refused";
+	case PEER_RESTARTED: return "restarted";
+	}
+	return "unknown";
+}
+
+static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
+{
+	const struct daemon *daemon = answer->daemon;
+	uint32_t own = daemon->config.rank, count = daemon->config.member_count;
+	Edit__Control__Peer *peer = answer_take(answer, sizeof *peer);
+	edit__control__peer__init(peer);
+	peer->name = daemon->config.names[rank];
+	peer->address = daemon->config.addresses[rank];
+	peer->neighbour = rank != own && (rank == (own + 1) % count || own == (rank + 1) % count);
+	peer->state = answer_text(answer, rank == own ? "self" : "unknown");
+	peer->loss = NAN;
+	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank)
+		peer->refusal = answer_text(answer, daemon->driver.refusal);
+	const struct node *node = daemon->driver.node;
+	if (!node)
+		return peer;
+
+	struct node_peer known;
+	node_peer(node, rank, daemon->now_us, &known);
+	if (rank != own)
+		peer->state = answer_text(answer, state_text(known.state));
+	peer->silent_us = known.silent_us;
+	peer->lateness_us = known.lateness_us;
+	peer->lateness_mean_us = known.lateness_mean_us;
+	const struct record *record = node_record(node, 0, rank);
+	if (record->round == 0)
+		return peer;
+	peer->steps = record->steps;
+	peer->tokens = record->tokens;
+	peer->loss = record->loss;
+	peer->tokens_per_second = rounds_speed(record);
+	peer->exposed_us = record->exposed_us;
+	peer->left_out = rounds_left_out(node, rank, daemon->run.description.layer_count);
+	return peer;
+}
+
+int answer_peers(struct answer *answer, const struct control_request *request)
+{
+	(void)request;
+	const struct daemon *daemon = answer->daemon;
+	Edit__Control__Peers *peers = answer_take(answer, sizeof *peers);
+	edit__control__peers__init(peers);
+	peers->peers = (Edit__Control__Peer **)answer_list(answer, daemon->config.member_count);
+	for (uint32_t rank = 0; rank < daemon->config.member_count && peers->peers; rank++)
+		peers->peers[peers->n_peers++] = make_peer(answer, rank);
+	peers->round = daemon->driver.node ? daemon->driver.record.round : 0;
+	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_PEERS;
+	answer->reply.peers = peers;
+	return 0;
+}
+
+static Edit__Control__Penalty *make_penalty(struct answer *answer, size_t layer_index, uint32_t rank)
+{
+	const struct node *node = answer->daemon->driver.node;
+	const struct record *record = node_record(node, layer_index, rank);
+	Edit__Control__Penalty *penalty = answer_take(answer, sizeof *penalty);
+	edit__control__penalty__init(penalty);
+	penalty->layer_index = (uint32_t)layer_index;
+	/* The texts of verdicts are constants: no copy, there may be very many of them. */
+	penalty->verdict =
+		(char *)(uintptr_t)log_verdict_text(record->round > 0 ? (int)record->verdict : VERDICT_ABSENT);
+	penalty->norm = penalty->mean = penalty->sd = NAN;
+	penalty->round = record->round;
+	if (record->round == 0)
+		return penalty;
+	penalty->norm = record->norm;
+	penalty->mean = record->mean;
+	penalty->sd = record->sd;
+	penalty->z = record->z;
+	penalty->weight = node_weight(node, layer_index, rank);
+	return penalty;
+}
+
+static Edit__Control__PenaltyPeer *make_penalty_peer(struct answer *answer, uint32_t rank)
+{
+	const struct daemon *daemon = answer->daemon;
+	const struct node *node = daemon->driver.node;
+	size_t count = daemon->run.description.layer_count;
+	struct node_peer known;
+	node_peer(node, rank, daemon->now_us, &known);
+	const struct record *record = node_record(node, 0, rank);
+	Edit__Control__PenaltyPeer *peer = answer_take(answer, sizeof *peer);
+	edit__control__penalty_peer__init(peer);
+	peer->name = daemon->config.names[rank];
+	peer->steps = record->round > 0 ? record->steps : 0;
+	peer->loss = record->round > 0 ? record->loss : NAN;
+	peer->lateness_us = known.lateness_us;
+	peer->lateness_mean_us = known.lateness_mean_us;
+	peer->layers = (Edit__Control__Penalty **)answer_list(answer, count);
+	for (size_t i = 0; i < count && peer->layers && !answer->is_short; i++)
+		peer->layers[peer->n_layers++] = make_penalty(answer, i, rank);
+	return peer;
+}
+
+int answer_penalties(struct answer *answer, const struct control_request *request)
+{
+	(void)request;
+	int error = answer_needs_node(answer);
+	if (error)
+		return error;
+	const struct daemon *daemon = answer->daemon;
+	size_t count = daemon->run.description.layer_count;
+	Edit__Control__Penalties *penalties = answer_take(answer, sizeof *penalties);
+	edit__control__penalties__init(penalties);
+	penalties->round = daemon->driver.record.round;
+	penalties->layer_names = (char **)answer_list(answer, count);
+	for (size_t i = 0; i < count && penalties->layer_names; i++)
+		penalties->layer_names[penalties->n_layer_names++] = daemon->run.description.layers[i].name;
+	penalties->peers = (Edit__Control__PenaltyPeer **)answer_list(answer, daemon->config.member_count);
+	for (uint32_t rank = 0; rank < daemon->config.member_count && penalties->peers && !answer->is_short; rank++)
+		penalties->peers[penalties->n_peers++] = make_penalty_peer(answer, rank);
+	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_PENALTIES;
+	answer->reply.penalties = penalties;
+	return 0;
+}

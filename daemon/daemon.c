@@ -1,0 +1,385 @@
+/* The parts of a daemon put together, and the turn of its loop. Owns everything; decides nothing about rounds. */
+
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/control.h"
+#include "daemon/log.h"
+#include "daemon/rounds.h"
+
+enum {
+	MESSAGES_PER_TURN = 256,
+	BELLS_PER_TURN = 64,
+	REQUESTS_PER_TURN = 16,
+	STATUS_US = 1000000,       /* the status line is made anew so often */
+	STRANGERS_US = 10 * 1000 * 1000, /* frames of strangers are told so often at most */
+	WAIT_MAX_US = 1000000
+};
+
+static uint64_t clock_us(void)
+{
+	struct timespec now;
+	CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* ---- What it says of itself ---- */
+
+const char *daemon_degraded(const struct daemon *daemon)
+{
+	return daemon->checkpoint.degraded[0] ? daemon->checkpoint.degraded : daemon->refused_worker;
+}
+
+void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
+{
+	const struct driver *driver = &daemon->driver;
+	char *const *names = daemon->config.names;
+	if (daemon->is_stopping) {
+		snprintf(text, size, "stopping");
+		return;
+	}
+	if (!driver->node) {
+		snprintf(text, size, "no run yet: waiting for a worker at %s", daemon->port.path);
+		return;
+	}
+	struct node_status status;
+	struct round_sum sum;
+	node_status(driver->node, daemon->now_us, &status);
+	rounds_sum(driver->node, daemon->config.member_count, daemon->run.description.layer_count, &sum);
+	const char *who = status.waiting_for < daemon->config.member_count ? names[status.waiting_for] : NULL;
+	const char *worker = daemon->port.phase == PORT_READY ? "" : ", no worker";
+	const char *degraded = daemon_degraded(daemon)[0] ? ", degraded" : "";
+	if (status.phase == NODE_GATHERING)
+		snprintf(text, size, "gathering the ring%s%s%s%s", who ? ", waiting for " : "", who ? who : "", worker,
+			 degraded);
+	else if (status.phase == NODE_FINISHED)
+		snprintf(text, size, "finished after round %" PRIu64 "%s", status.round, degraded);
+	else if (status.stalled_us > 0)
+		snprintf(text, size, "round %" PRIu64 " stalled for %.0f s%s%s%s%s", status.round + 1,
+			 (double)status.stalled_us / 1e6, who ? ", waiting for " : "", who ? who : "", worker,
+			 degraded);
+	else
+		snprintf(text, size, "%s, %" PRIu64 " rounds done, loss %.4f%s%s",
+			 status.phase == NODE_PAUSED ? "paused" : "training", status.round, sum.loss, worker, degraded);
+}
+
+/* Frames that nobody asked for are told now and then, in one line. */
+static void tell_strangers(struct daemon *daemon)
+{
+	struct transport_counts counts;
+	transport_counts(daemon->transport, &counts);
+	uint64_t all = counts.stranger_frames + counts.malformed_frames + control_malformed(daemon->control);
+	if (all == daemon->strangers_told || daemon->now_us - daemon->strangers_told_us < STRANGERS_US)
+		return;
+	log_line(LEVEL_WARNING, "dropped %" PRIu64 " frames from strangers, %" PRIu64 " malformed ones, %" PRIu64
+		 " malformed requests so far", counts.stranger_frames, counts.malformed_frames,
+		 control_malformed(daemon->control));
+	daemon->strangers_told = all;
+	daemon->strangers_told_us = daemon->now_us;
+}
+
+/* ---- The worker ---- */
+
+static void refuse_worker(struct daemon *daemon, const struct line *why)
+{
+	log_line(LEVEL_ERROR, "worker (pid %ld) refused: %s", (long)daemon->port.pid, why->text);
+	snprintf(daemon->refused_worker, sizeof daemon->refused_worker, "worker refused: %.400s", why->text);
+	worker_port_refuse(&daemon->port, why->text);
+}
+
+static void attach_worker(struct daemon *daemon)
+{
+	struct line why = {""};
+	struct worker_port *port = &daemon->port;
+	struct run *run = &daemon->run;
+	if (run_attach(run, port->description, port->description_bytes, &why) != 0) {
+		refuse_worker(daemon, &why);
+		return;
+	}
+	daemon->refused_worker[0] = 0;
+	worker_port_admit(port, run->segment.mapping.fd, run->segment.mapping.size_bytes, run->is_resumed);
+	log_line(LEVEL_NOTICE, "worker (pid %ld) attached, %zu layers, %" PRIu64 " parameters%s", (long)port->pid,
+		 run->description.layer_count, run->description.size, run->is_resumed ? ", resumes" : "");
+}
+
+static void start_worker(struct daemon *daemon)
+{
+	struct line why = {""};
+	int error = run_begin(&daemon->run, daemon->incarnation, &why);
+	if (!error && !daemon->driver.node)
+		error = driver_start(&daemon->driver, daemon->now_us, &why);
+	if (error) {
+		refuse_worker(daemon, &why);
+		return;
+	}
+	if (daemon->had_worker)
+		driver_count_restart(&daemon->driver);
+	daemon->had_worker = true;
+	log_line(LEVEL_NOTICE, "worker (pid %ld) ready at step %" PRIu64 ", round %" PRIu64, (long)daemon->port.pid,
+		 atomic_load(&daemon->run.segment.header->step), daemon->driver.record.round);
+	/* What its forerunner offered before it died, or before the daemon did, still holds. */
+	driver_offer(&daemon->driver, daemon->now_us);
+}
+
+static void restore_layer(struct daemon *daemon, uint64_t layer_index)
+{
+	if (!run_restore(&daemon->run, layer_index)) {
+		log_line(LEVEL_WARNING, "worker (pid %ld): layer %" PRIu64 " is not torn, not restored",
+			 (long)daemon->port.pid, layer_index);
+		return;
+	}
+	log_line(LEVEL_WARNING, "layer %" PRIu64 ": torn when its worker died, begins again from the anchor",
+		 layer_index);
+	worker_port_ring(&daemon->port);
+}
+
+/* False: nothing more to read for now. */
+static bool serve_worker(struct daemon *daemon)
+{
+	uint64_t value = 0;
+	struct line why = {""};
+	switch (worker_port_next(&daemon->port, daemon->now_us, &value, &why)) {
+	case PORT_NOTHING: return false;
+	case PORT_HAS_DESCRIPTION: attach_worker(daemon); break;
+	case PORT_IS_READY: start_worker(daemon); break;
+	case PORT_OFFERS:
+		if (daemon->port.phase == PORT_READY)
+			driver_offer(&daemon->driver, daemon->now_us);
+		break;
+	case PORT_WANTS: driver_want(&daemon->driver, value, daemon->now_us); break;
+	case PORT_RESTORES: restore_layer(daemon, value); break;
+	case PORT_FINISHES: log_line(LEVEL_NOTICE, "worker (pid %ld) has finished", (long)daemon->port.pid); break;
+	case PORT_LOST:
+		log_line(LEVEL_WARNING, "worker (pid %ld) is gone%s%s%s", (long)daemon->port.pid,
+			 why.text[0] ? " (" : "", why.text, why.text[0] ? ")" : "");
+		break;
+	}
+	return true;
+}
+
+/* ---- A turn ---- */
+
+static void take_messages(struct daemon *daemon)
+{
+	struct message message;
+	unsigned budget = MESSAGES_PER_TURN;
+	while (transport_receive(daemon->transport, daemon->now_us, &budget, &message))
+		driver_message(&daemon->driver, &message, daemon->now_us);
+}
+
+static void write_checkpoint(struct daemon *daemon)
+{
+	struct checkpoint *checkpoint = &daemon->checkpoint;
+	if (!checkpoint->is_busy)
+		return;
+	uint64_t round = checkpoint->round;
+	switch (checkpoint_step(checkpoint)) {
+	case CHECKPOINT_GOES_ON: return;
+	case CHECKPOINT_WRITTEN:
+		log_line(LEVEL_NOTICE, "checkpoint of round %" PRIu64 ": %s", round, checkpoint->newest);
+		changes_written(&daemon->driver.changes, round, checkpoint->newest);
+		return;
+	case CHECKPOINT_FAILED: log_line(LEVEL_WARNING, "%s", checkpoint->degraded); return;
+	}
+}
+
+/* SIGTERM and SIGINT stop the daemon; SIGHUP is ignored: settings of the ring are changed by editctl, those of the
+ * node by a restart. */
+static void take_signals(struct daemon *daemon)
+{
+	struct signalfd_siginfo info;
+	while (read(daemon->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+		if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
+			log_line(LEVEL_NOTICE, "stopping (%s)", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
+			daemon->is_stopping = true;
+		}
+}
+
+/* How long the loop may sleep. */
+static long timeout_ms(struct daemon *daemon)
+{
+	if (daemon->checkpoint.is_busy)
+		return 0;
+	uint64_t now_us = clock_us();
+	uint64_t at_us = u64_min(driver_deadline(&daemon->driver), now_us + WAIT_MAX_US);
+	at_us = u64_min(at_us, notify_alive(&daemon->notify, now_us));
+	at_us = u64_min(at_us, daemon->status_at_us);
+	return at_us <= now_us ? 0 : (long)((at_us - now_us + 999) / 1000);
+}
+
+bool daemon_turn(struct daemon *daemon)
+{
+	enum { SIGNALS, ADMISSION, CONTROL, WORKER };
+	struct transport_source sources[] = {
+		[SIGNALS] = {.fd = daemon->signal_fd},
+		[ADMISSION] = {.fd = daemon->port.listen_fd},
+		[CONTROL] = {.socket = control_socket(daemon->control)},
+		[WORKER] = {.fd = daemon->port.fd},
+	};
+	transport_wait(daemon->transport, sources, daemon->port.fd >= 0 ? 4 : 3, timeout_ms(daemon));
+	daemon->now_us = clock_us();
+	notify_alive(&daemon->notify, daemon->now_us);
+
+	if (sources[SIGNALS].is_ready)
+		take_signals(daemon);
+	if (daemon->is_stopping)
+		return false;
+	take_messages(daemon);
+	for (int i = 0; i < BELLS_PER_TURN && serve_worker(daemon); i++)
+		;
+	if (sources[ADMISSION].is_ready)
+		worker_port_accept(&daemon->port, daemon->now_us);
+	driver_tick(&daemon->driver, daemon->now_us);
+	control_serve(daemon->control, daemon, REQUESTS_PER_TURN);
+	write_checkpoint(daemon);
+	if (daemon->now_us >= daemon->status_at_us) {
+		char text[256];
+		daemon_status_text(daemon, text, sizeof text);
+		notify_status(&daemon->notify, text);
+		tell_strangers(daemon);
+		daemon->status_at_us = daemon->now_us + STATUS_US;
+	}
+	return true;
+}
+
+/* ---- Beginning and end ---- */
+
+static int fail(int error, const char *text)
+{
+	log_line(LEVEL_ERROR, "%s", text);
+	return error;
+}
+
+static int open_signals(struct daemon *daemon)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	/* Blocked before ZeroMQ makes its thread, so that all signals come in through the descriptor. */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	daemon->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return daemon->signal_fd >= 0 ? 0 : fail(EDIT_ERROR_SYSTEM, "cannot take signals");
+}
+
+/* The lock of the runtime directory, then what dead daemons left in it. */
+static int open_lock(struct daemon *daemon)
+{
+	char path[CONFIG_PATH_MAX];
+	struct line line;
+	pid_t holder = 0;
+	const char *folder = config_text(&daemon->config, NODE_RUNTIME_DIR);
+	if (mkdir(folder, 0750) != 0 && errno != EEXIST) {
+		line_fail(&line, EDIT_ERROR_INVALID, "node.runtime_dir: %s cannot be made (%s)", folder,
+			  strerror(errno));
+		return fail(EDIT_ERROR_SYSTEM, line.text);
+	}
+	int error = lock_open(folder, &daemon->lock, &holder);
+	if (error == EDIT_ERROR_BUSY)
+		line_fail(&line, EDIT_ERROR_INVALID, "%s is in use by another editd (pid %ld)", folder, (long)holder);
+	else if (error)
+		line_fail(&line, EDIT_ERROR_INVALID, "%s: cannot be locked (%s)", folder, strerror(errno));
+	if (error)
+		return fail(EDIT_ERROR_SYSTEM, line.text);
+	const char *stale[] = {config_runtime_path(&daemon->config, "worker.sock", path, sizeof path),
+			       daemon->config.control + strlen("ipc://")};
+	for (size_t i = 0; i < 2; i++) {
+		error = lock_remove_stale(&daemon->lock, stale[i]);
+		if (error) {
+			line_fail(&line, EDIT_ERROR_INVALID, "%s: in the way (%s)", stale[i],
+				  error == EDIT_ERROR_INVALID ? "not a socket" : strerror(errno));
+			return fail(EDIT_ERROR_SYSTEM, line.text);
+		}
+	}
+	return 0;
+}
+
+static int open_transport(struct daemon *daemon)
+{
+	char text[512];
+	struct transport_config transport = {.listen = daemon->config.listen,
+					     .rank = daemon->config.rank,
+					     .member_count = daemon->config.member_count,
+					     .names = (const char *const *)daemon->config.names,
+					     .addresses = (const char *const *)daemon->config.addresses,
+					     .incarnation = daemon->incarnation};
+	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
+	return error ? fail(error, text) : 0;
+}
+
+static int open_ports(struct daemon *daemon)
+{
+	char path[CONFIG_PATH_MAX];
+	struct line why;
+	int error = control_open(transport_context(daemon->transport), daemon->config.control, &daemon->control, &why);
+	if (!error)
+		error = worker_port_open(&daemon->port,
+					 config_runtime_path(&daemon->config, "worker.sock", path, sizeof path), &why);
+	return error ? fail(error, why.text) : 0;
+}
+
+int daemon_open(struct daemon *daemon)
+{
+	daemon->signal_fd = daemon->lock.fd = daemon->port.listen_fd = daemon->port.fd = -1;
+	daemon->begin_us = daemon->now_us = clock_us();
+	while (daemon->incarnation == 0)
+		if (getrandom(&daemon->incarnation, sizeof daemon->incarnation, 0) !=
+		    (ssize_t)sizeof daemon->incarnation)
+			daemon->incarnation = 0;
+	notify_init(&daemon->notify);
+	run_init(&daemon->run, &daemon->config);
+	int error = open_signals(daemon);
+	if (!error)
+		error = open_lock(daemon);
+	if (!error)
+		error = open_transport(daemon);
+	if (!error)
+		error = open_ports(daemon);
+	if (error) {
+		daemon_close(daemon);
+		return error;
+	}
+	if (mkdir(config_text(&daemon->config, NODE_STATE_DIR), 0750) != 0 && errno != EEXIST)
+		log_line(LEVEL_WARNING, "node.state_dir: %s cannot be made (%s); there will be no checkpoints",
+			 config_text(&daemon->config, NODE_STATE_DIR), strerror(errno));
+	checkpoint_init(&daemon->checkpoint, &daemon->config);
+	driver_init(&daemon->driver, &daemon->config, daemon->transport, &daemon->port, &daemon->checkpoint,
+		    &daemon->run, daemon->incarnation);
+	log_line(LEVEL_NOTICE, "editd %s: %s, member %" PRIu32 " of %" PRIu32 ", listening on %s", EDIT_VERSION,
+		 daemon->config.names[daemon->config.rank], daemon->config.rank + 1, daemon->config.member_count,
+		 daemon->config.listen);
+	notify_ready(&daemon->notify);
+	return 0;
+}
+
+void daemon_close(struct daemon *daemon)
+{
+	notify_stopping(&daemon->notify);
+	checkpoint_close(&daemon->checkpoint);
+	worker_port_close(&daemon->port);
+	if (daemon->control)
+		control_close(daemon->control);
+	/* Before the memory that frames in its queues point to. */
+	if (daemon->transport)
+		transport_close(daemon->transport);
+	driver_close(&daemon->driver);
+	run_close(&daemon->run);
+	if (daemon->lock.fd >= 0)
+		lock_close(&daemon->lock);
+	if (daemon->signal_fd >= 0)
+		close(daemon->signal_fd);
+	config_close(&daemon->config);
+}

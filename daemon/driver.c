@@ -1,0 +1,454 @@
+/* Events into node_step, actions out of it. Owns the node's block. What it never does: decide anything that the
+ * other members must agree with. */
+
+#include "daemon/driver.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "daemon/rounds.h"
+
+enum { LINE_DELAY_US = 50000 }; /* for the worker to wake up and say how long it has waited */
+
+void driver_init(struct driver *driver, const struct config *config, struct transport *transport,
+		 struct worker_port *port, struct checkpoint *checkpoint, struct run *run, uint64_t incarnation)
+{
+	memset(driver, 0, sizeof *driver);
+	driver->config = config;
+	driver->transport = transport;
+	driver->port = port;
+	driver->checkpoint = checkpoint;
+	driver->run = run;
+	driver->incarnation = incarnation;
+	driver->deadline_us = driver->line.at_us = UINT64_MAX;
+	driver->loss = NAN;
+}
+
+void driver_close(struct driver *driver)
+{
+	free(driver->block);
+	free(driver->hash_queue);
+	driver->block = NULL;
+	driver->node = NULL;
+	driver->hash_queue = NULL;
+}
+
+uint64_t driver_deadline(const struct driver *driver)
+{
+	return driver->node ? u64_min(driver->deadline_us, driver->line.at_us) : UINT64_MAX;
+}
+
+static uint64_t load(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_acquire);
+}
+
+uint64_t driver_exposed_us(const struct driver *driver)
+{
+	if (driver->is_offer_open)
+		return driver->exposed_us;
+	uint64_t wait_us = load(&driver->run->segment.header->wait_us);
+	return wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
+}
+
+/* ---- Notes ---- */
+
+static const char *fact_here(const struct driver *driver, const char *key)
+{
+	for (size_t i = 0; i < driver->run->fact_count; i++)
+		if (strcmp(driver->run->facts[i].key, key) == 0)
+			return driver->run->facts[i].value;
+	return "not given";
+}
+
+/* What a refusal for a fact is about: note->a is the fact's index in the refused hello. */
+static void refusal_detail(const struct driver *driver, const struct note *note, char *text, size_t size)
+{
+	text[0] = 0;
+	if (note->detail != REFUSAL_FACT)
+		return;
+	const struct run *run = driver->run;
+	if (note->code == NOTE_REFUSED_BY && note->a < run->fact_count)
+		snprintf(text, size, "%s, here %s", run->facts[note->a].key, run->facts[note->a].value);
+	if (note->code != NOTE_PEER_REFUSED || !driver->heard || driver->heard->kind != MESSAGE_HELLO)
+		return;
+	const struct hello *hello = &driver->heard->hello;
+	if (note->a < hello->fact_count)
+		snprintf(text, size, "%s, there %s, here %s", hello->facts[note->a].key, hello->facts[note->a].value,
+			 fact_here(driver, hello->facts[note->a].key));
+	else
+		snprintf(text, size, "it gives %zu facts, here are %zu", hello->fact_count, run->fact_count);
+}
+
+static void take_note(struct driver *driver, const struct note *note)
+{
+	char detail[2 * FACT_TEXT_MAX + 64], text[1000];
+	struct note_names names = {.members = (const char *const *)driver->config->names,
+				   .member_count = driver->config->member_count};
+	refusal_detail(driver, note, detail, sizeof detail);
+	if (detail[0])
+		names.detail = detail;
+	log_note_text(note, &names, text, sizeof text);
+	changes_note(&driver->changes, note);
+
+	switch (note->code) {
+	case NOTE_ROUND_DONE: return; /* told with more in it, when the worker has woken up */
+	case NOTE_CHANGE_HERE:
+		CHECK(driver->proposed);
+		driver->proposed->id = driver->change_id = note->a;
+		changes_add(&driver->changes, driver->proposed, driver->proposed_before);
+		break;
+	case NOTE_CHANGE_REFUSED: driver->change_error = note->detail; break;
+	case NOTE_PEER_REFUSED:
+	case NOTE_REFUSED_BY:
+	case NOTE_PEER_RESTARTED:
+		driver->refusal_rank = note->peer;
+		snprintf(driver->refusal, sizeof driver->refusal, "%.*s", (int)sizeof driver->refusal - 1, text);
+		break;
+	case NOTE_PEER_HEARD:
+		if (driver->refusal_rank == note->peer)
+			driver->refusal[0] = 0;
+		break;
+	case NOTE_FINISHED:
+		driver->finished = true;
+		atomic_store(&driver->run->segment.header->stop, 1);
+		driver->must_ring = true;
+		break;
+	default: break;
+	}
+	log_line(log_note_level(note), "%s", text);
+}
+
+/* Keeps what the line of the round just completed says; it is told when the worker has said how long it waited. */
+static void keep_round(struct driver *driver, const struct node_status *status)
+{
+	struct round_line *line = &driver->line;
+	*line = (struct round_line){.at_us = driver->now_us + LINE_DELAY_US, .round = status->round,
+				    .sync_us = status->sync_us, .bytes = status->round_bytes};
+	rounds_sum(driver->node, driver->config->member_count, driver->run->description.layer_count, &line->sum);
+	for (uint32_t rank = 0; rank < driver->config->member_count; rank++) {
+		struct node_peer peer;
+		node_peer(driver->node, rank, driver->now_us, &peer);
+		if (peer.lateness_us > line->lateness_us) {
+			line->lateness_us = peer.lateness_us;
+			line->latest = rank;
+		}
+	}
+}
+
+/* The line of a round: what it cost and what came of it. */
+static void tell_round(struct driver *driver)
+{
+	struct round_line *line = &driver->line;
+	char late[96] = "";
+	if (line->lateness_us > 0)
+		snprintf(late, sizeof late, ", last %s by %.1f ms", driver->config->names[line->latest],
+			 (double)line->lateness_us / 1e3);
+	log_line(LEVEL_INFO,
+		 "round %" PRIu64 ": loss %.4f, %" PRIu64
+		 " steps, %.0f tokens/s, sync %.1f ms, exposed %.1f ms, %" PRIu64 " bytes sent, %" PRIu32 " left out%s",
+		 line->round, line->sum.loss, line->sum.steps, line->sum.tokens_per_second, (double)line->sync_us / 1e3,
+		 (double)driver_exposed_us(driver) / 1e3, line->bytes, line->sum.left_out, late);
+	line->at_us = UINT64_MAX;
+}
+
+/* ---- Actions ---- */
+
+static void publish(struct driver *driver, const struct action *action)
+{
+	struct run *run = driver->run;
+	CHECK(action->layer_index < run->segment.layer_count);
+	struct segment_layer *words = &run->segment.layers[action->layer_index];
+	atomic_store_explicit(&words->verdict, (uint32_t)action->verdict, memory_order_relaxed);
+	atomic_store_explicit(&words->round, action->round, memory_order_relaxed);
+	/* With its last layer the round is complete: a worker that gets it finds the number. */
+	if (++driver->published_count == run->segment.layer_count) {
+		driver->published_count = 0;
+		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
+	}
+	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
+	driver->must_ring = true;
+	CHECK(driver->hash_count < run->segment.layer_count);
+	driver->hash_queue[driver->hash_count++] = action->layer_index;
+}
+
+static void schedule(struct driver *driver, uint64_t steps)
+{
+	struct segment_header *header = driver->run->segment.header;
+	/* 0: it stops when the last round, agreed but still under way, is complete. */
+	uint64_t at = steps == 0 || steps > UINT64_MAX - driver->offer.step ? UINT64_MAX : driver->offer.step + steps;
+	atomic_store(&header->offer_step, at);
+	driver->must_ring = true;
+}
+
+static void begin_checkpoint(struct driver *driver, uint64_t round)
+{
+	if (driver->checkpoint->is_busy)
+		log_line(LEVEL_WARNING,
+			 "checkpoint of round %" PRIu64 " not written (round %" PRIu64 " is still being written)",
+			 round, driver->checkpoint->round);
+	else if (!checkpoint_begin(driver->checkpoint, driver->run, round))
+		log_line(LEVEL_WARNING, "%s", driver->checkpoint->degraded);
+}
+
+static void act(struct driver *driver, const struct action *action)
+{
+	struct segment_header *header = driver->run->segment.header;
+	switch (action->kind) {
+	case ACTION_SEND: transport_send(driver->transport, action->to, &action->message); break;
+	case ACTION_PUBLISH: publish(driver, action); break;
+	case ACTION_SCHEDULE: schedule(driver, action->number); break;
+	case ACTION_PAUSE:
+	case ACTION_RESUME:
+		atomic_store(&header->paused, action->kind == ACTION_PAUSE);
+		driver->must_ring = true;
+		break;
+	case ACTION_CHECKPOINT: begin_checkpoint(driver, action->round); break;
+	case ACTION_NOTE: take_note(driver, &action->note); break;
+	}
+}
+
+static void step(struct driver *driver, const struct event *event)
+{
+	node_step(driver->node, event, &driver->actions);
+	driver->deadline_us = driver->actions.deadline_us;
+	for (size_t i = 0; i < driver->actions.count; i++)
+		act(driver, &driver->actions.list[i]);
+}
+
+/* All layers of another round are complete: the state file says so, people are told. */
+static void complete_round(struct driver *driver, const struct node_status *status)
+{
+	struct state_run *record = &driver->record;
+	record->round = status->round;
+	record->settings = *node_settings(driver->node);
+	record->offer_step = driver->offer.step;
+	record->offer_tokens = driver->offer.tokens;
+	record->offer_wait_us = driver->offer.wait_us;
+	record->sync_us += status->sync_us;
+	state_commit_run(&driver->run->state, record);
+	driver->is_offer_open = false;
+	keep_round(driver, status);
+}
+
+/* After every event: hashes that are owed, the end of a round, the end of the run, the bell. */
+static void settle(struct driver *driver)
+{
+	while (driver->hash_count > 0) {
+		uint64_t layer_index = driver->hash_queue[--driver->hash_count];
+		uint64_t hash = state_commit_layer(&driver->run->state, layer_index,
+						   node_layer_round(driver->node, layer_index),
+						   node_detector(driver->node, layer_index));
+		struct event event = {.kind = EVENT_HASHED, .now_us = driver->now_us};
+		event.hashed.layer_index = (uint32_t)layer_index;
+		event.hashed.hash = hash;
+		step(driver, &event);
+	}
+	struct node_status status;
+	node_status(driver->node, driver->now_us, &status);
+	if (status.round != driver->record.round)
+		complete_round(driver, &status);
+	if (driver->finished && !driver->checkpoint->is_busy) {
+		driver->finished = false;
+		if (config_number(driver->config, CHECKPOINT_AT_END) != 0)
+			begin_checkpoint(driver, status.round);
+	}
+	if (driver->must_ring)
+		worker_port_ring(driver->port);
+	driver->must_ring = false;
+}
+
+/* ---- Events ---- */
+
+void driver_take(struct driver *driver, struct event *event, uint64_t now_us)
+{
+	if (!driver->node)
+		return;
+	driver->now_us = event->now_us = now_us;
+	step(driver, event);
+	settle(driver);
+}
+
+void driver_tick(struct driver *driver, uint64_t now_us)
+{
+	if (!driver->node)
+		return;
+	if (now_us >= driver->deadline_us) {
+		struct event event = {.kind = EVENT_TICK};
+		driver_take(driver, &event, now_us);
+	}
+	if (now_us >= driver->line.at_us)
+		tell_round(driver);
+	/* A checkpoint at the end may have waited for the one before. */
+	if (driver->finished && !driver->checkpoint->is_busy)
+		settle(driver);
+}
+
+void driver_message(struct driver *driver, const struct message *message, uint64_t now_us)
+{
+	if (!driver->node)
+		return;
+	if (message->kind == MESSAGE_CHANGE) {
+		const struct change *change = &message->change;
+		bool is_set = change->kind == CHANGE_SET && change->setting < RING_SETTING_COUNT;
+		double before = is_set ? node_settings(driver->node)->value[change->setting] : 0;
+		if (is_set || change->kind != CHANGE_SET)
+			changes_add(&driver->changes, change, before);
+	}
+	struct event event = {.kind = EVENT_MESSAGE, .message = message};
+	driver->heard = message;
+	driver_take(driver, &event, now_us);
+	driver->heard = NULL;
+}
+
+static bool all_offered(const struct segment *segment)
+{
+	for (size_t i = 0; i < segment->layer_count; i++)
+		if (atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) != SEGMENT_DAEMON)
+			return false;
+	return true;
+}
+
+/* A worker died while it handed layers over: its successor gets them back and offers at its next step. */
+static void void_offer(struct driver *driver, uint64_t step_now)
+{
+	struct segment *segment = &driver->run->segment;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		if (!segment_is_torn(segment, i))
+			atomic_store_explicit(&segment->layers[i].owner, SEGMENT_WORKER, memory_order_release);
+	atomic_store(&segment->header->offer_step, step_now + 1);
+	worker_port_ring(driver->port);
+}
+
+void driver_offer(struct driver *driver, uint64_t now_us)
+{
+	if (!driver->node)
+		return;
+	struct segment *segment = &driver->run->segment;
+	const struct segment_header *header = segment->header;
+	uint64_t step_now = load(&header->offered_step);
+	if (step_now <= driver->taken_step)
+		return;
+	if (!all_offered(segment)) {
+		void_offer(driver, step_now);
+		return;
+	}
+	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
+	struct event event = {.kind = EVENT_OFFER};
+	event.offer.steps = step_now - driver->offer.step;
+	event.offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
+	event.offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
+	segment_sum_steps(segment, driver->offer.step, step_now, &summed, &event.offer.loss);
+	event.offer.final = atomic_load(&header->final_step) != 0;
+	/* Now the round before is told in full. */
+	if (driver->line.at_us != UINT64_MAX)
+		tell_round(driver);
+	driver->loss = event.offer.loss;
+	driver->exposed_us = event.offer.exposed_us;
+	driver->is_offer_open = true;
+	driver->taken_step = driver->offer.step = step_now;
+	driver->offer.tokens = tokens;
+	driver->offer.wait_us = wait_us;
+	driver_take(driver, &event, now_us);
+}
+
+void driver_want(struct driver *driver, uint64_t layer_index, uint64_t now_us)
+{
+	if (!driver->node || layer_index >= driver->run->segment.layer_count)
+		return;
+	struct event event = {.kind = EVENT_WANT, .wanted = (uint32_t)layer_index};
+	driver_take(driver, &event, now_us);
+}
+
+int driver_propose(struct driver *driver, const struct change *change, uint64_t now_us, uint64_t *ret_id)
+{
+	if (!driver->node)
+		return EDIT_ERROR_UNHEALTHY;
+	bool is_set = change->kind == CHANGE_SET;
+	CHECK(!is_set || change->setting < RING_SETTING_COUNT);
+	struct change proposed = *change;
+	driver->proposed = &proposed;
+	driver->proposed_before = is_set ? node_settings(driver->node)->value[change->setting] : 0;
+	driver->change_id = 0;
+	driver->change_error = EDIT_ERROR_REFUSED;
+	struct event event = {.kind = EVENT_CHANGE, .change = proposed};
+	driver_take(driver, &event, now_us);
+	driver->proposed = NULL;
+	if (driver->change_id == 0)
+		return driver->change_error;
+	*ret_id = driver->change_id;
+	return 0;
+}
+
+void driver_count_restart(struct driver *driver)
+{
+	driver->record.worker_restarts++;
+	if (driver->node)
+		state_commit_run(&driver->run->state, &driver->record);
+}
+
+/* ---- Starting ---- */
+
+static struct node_config node_config_of(const struct driver *driver, const struct detector *detectors)
+{
+	const struct config *config = driver->config;
+	const struct run *run = driver->run;
+	return (struct node_config){
+		.rank = config->rank, .member_count = config->member_count, .incarnation = driver->incarnation,
+		.names = (const char *const *)config->names, .facts = run->facts, .fact_count = run->fact_count,
+		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
+		.detectors = detectors, .settings = run->state.head->run.settings,
+		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
+		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,
+		.retry_us = (uint64_t)config_number(config, NODE_RETRY_MS) * 1000,
+		.window_max_bytes = (size_t)config_number(config, NODE_WINDOW_MAX)};
+}
+
+/* What the worker must know before the ring is complete. */
+static void prepare_worker(struct driver *driver)
+{
+	struct segment_header *header = driver->run->segment.header;
+	atomic_store(&header->paused, 0);
+	atomic_store(&header->round, driver->record.round);
+	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0)
+		schedule(driver, (uint64_t)driver->record.settings.value[SYNC_INTERVAL]);
+	driver->must_ring = true;
+}
+
+int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
+{
+	CHECK(!driver->node);
+	CHECK(driver->run->is_begun);
+	const struct state *state = &driver->run->state;
+	size_t count = state->layer_count;
+	uint64_t restarts = driver->record.worker_restarts;
+	struct detector *detectors = calloc(count, sizeof *detectors);
+	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
+	struct node_config config = node_config_of(driver, detectors);
+	driver->block = aligned_alloc(64, node_size(&config));
+	if (!detectors || !driver->hash_queue || !driver->block) {
+		free(detectors);
+		driver_close(driver);
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the ring's buffers (%zu bytes)",
+				 node_size(&config));
+	}
+	for (size_t i = 0; i < count; i++)
+		detectors[i] = state->layers[i].detector;
+	driver->node = node_init(driver->block, &config);
+	free(detectors);
+
+	driver->record = state->head->run;
+	driver->record.worker_restarts += restarts;
+	driver->record.incarnation = driver->incarnation;
+	driver->offer.step = driver->taken_step = driver->record.offer_step;
+	driver->offer.tokens = driver->record.offer_tokens;
+	driver->offer.wait_us = driver->record.offer_wait_us;
+	prepare_worker(driver);
+	struct event event = {.kind = EVENT_TICK};
+	driver_take(driver, &event, now_us);
+	return 0;
+}

@@ -1,0 +1,88 @@
+#ifndef EDIT_DAEMON_DRIVER_H
+#define EDIT_DAEMON_DRIVER_H
+
+/* Drives the core's node in the real world: events in, actions carried out on sockets, segment and state. All
+ * rules of the protocol are the node's. Owns the node's block; borrows the rest. */
+
+#include "core/node.h"
+#include "daemon/changes.h"
+#include "daemon/checkpoint.h"
+#include "daemon/rounds.h"
+#include "daemon/run.h"
+#include "daemon/transport.h"
+#include "daemon/worker_port.h"
+
+/* What the log line of a round says, until it is due. */
+struct round_line {
+	uint64_t at_us; /* UINT64_MAX: none is due */
+	uint64_t round, sync_us, bytes;
+	struct round_sum sum;
+	uint32_t latest; /* rank */
+	uint64_t lateness_us;
+};
+
+struct driver {
+	const struct config *config;
+	struct transport *transport;
+	struct worker_port *port;
+	struct checkpoint *checkpoint;
+	struct run *run;
+	uint64_t incarnation;
+
+	void *block;             /* NULL until the run is begun */
+	struct node *node;
+	uint64_t now_us;         /* of the turn */
+	uint64_t deadline_us;    /* that the node asked for */
+	uint64_t taken_step;     /* offered_step of the last offer taken */
+	struct state_run record; /* what the state file says of the run, kept up to date */
+	struct { uint64_t step, tokens, wait_us; } offer; /* the worker's words at the last offer */
+	double loss;             /* mean of the last interval of the own worker; NaN: none yet */
+	bool must_ring;          /* the worker shall look again */
+	bool finished;
+	struct round_line line;
+	bool is_offer_open;      /* the last offer's round is not complete */
+	uint64_t exposed_us;     /* that the worker told with its last offer: of the round before */
+	size_t published_count;  /* layers of the round in progress */
+	uint64_t *hash_queue;    /* [layer_count] layers published and not hashed yet */
+	size_t hash_count;
+	const struct message *heard; /* message of the event being taken, NULL otherwise */
+	struct change *proposed; /* the change being proposed, NULL otherwise */
+	double proposed_before;  /* CHANGE_SET: the value in force */
+	uint64_t change_id;      /* its id; 0 if it was refused with change_error */
+	int change_error;
+	struct changes changes;
+	struct actions actions;
+	char refusal[LINE_BYTES]; /* why some neighbour is not accepted, or does not accept us; empty: all well */
+	uint32_t refusal_rank;
+};
+
+/* Borrows everything; nothing runs yet. */
+void driver_init(struct driver *driver, const struct config *config, struct transport *transport,
+		 struct worker_port *port, struct checkpoint *checkpoint, struct run *run, uint64_t incarnation);
+void driver_close(struct driver *driver);
+
+/* The run is begun: makes the node and starts it. EDIT_ERROR_SYSTEM if memory is short. */
+int driver_start(struct driver *driver, uint64_t now_us, struct line *why);
+
+/* Takes one event (its now_us is set here) and carries out what follows. Nothing happens while there is no node. */
+void driver_take(struct driver *driver, struct event *event, uint64_t now_us);
+/* The deadline may have passed. */
+void driver_tick(struct driver *driver, uint64_t now_us);
+/* A message from a neighbour. */
+void driver_message(struct driver *driver, const struct message *message, uint64_t now_us);
+/* The worker may have offered: takes the offer if all layers are the daemon's and it is a new one. */
+void driver_offer(struct driver *driver, uint64_t now_us);
+/* The worker waits for a layer (an index from outside). */
+void driver_want(struct driver *driver, uint64_t layer_index, uint64_t now_us);
+/* Proposes a change; *ret_id is its id. Errors as node_step's NOTE_CHANGE_REFUSED; EDIT_ERROR_UNHEALTHY while
+ * there is no node. */
+int driver_propose(struct driver *driver, const struct change *change, uint64_t now_us, uint64_t *ret_id);
+/* A worker has come after another died. */
+void driver_count_restart(struct driver *driver);
+
+/* When driver_tick has something to do, UINT64_MAX: never. */
+uint64_t driver_deadline(const struct driver *driver);
+/* Microseconds that the worker has waited for the last complete round. */
+uint64_t driver_exposed_us(const struct driver *driver);
+
+#endif

@@ -1,0 +1,119 @@
+/* The facts of a run: what must be equal on all members, compared at hello, first difference by name. Worker's
+ * facts come first, because they are what people mistake; then settings, members, layers, and the round and anchor
+ * to start from. */
+
+#include "daemon/facts.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* for a hash state of known size */
+#include <xxhash.h>
+
+#include "proto/codec.h"
+
+enum { FACT_ROOM = 2 * (FACT_TEXT_MAX + 1), FRAME_SLACK = 1024, FACT_OVERHEAD = 16 };
+
+struct facts_maker {
+	struct fact *facts;
+	char *text; /* next free byte; each fact has FACT_ROOM */
+	size_t count;
+};
+
+__attribute__((format(printf, 3, 4))) static void add(struct facts_maker *maker, const char *key, const char *format,
+						      ...)
+{
+	char *value = maker->text + FACT_TEXT_MAX + 1;
+	snprintf(maker->text, FACT_TEXT_MAX + 1, "%s", key);
+	va_list list;
+	va_start(list, format);
+	vsnprintf(value, FACT_TEXT_MAX + 1, format, list);
+	va_end(list);
+	maker->facts[maker->count++] = (struct fact){maker->text, value};
+	maker->text += FACT_ROOM;
+}
+
+/* Names and shapes of the tensors, as one number. */
+static uint64_t tensors_hash(const struct description *description)
+{
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	for (size_t i = 0; i < description->tensor_count; i++) {
+		const struct description_tensor *tensor = &description->tensors[i];
+		uint64_t rank = tensor->rank;
+		XXH3_64bits_update(&hash, tensor->name, strlen(tensor->name) + 1);
+		XXH3_64bits_update(&hash, &rank, sizeof rank);
+		XXH3_64bits_update(&hash, tensor->dims, tensor->rank * sizeof tensor->dims[0]);
+	}
+	return XXH3_64bits_digest(&hash);
+}
+
+static uint64_t anchor_hash(const struct state *state)
+{
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	for (size_t i = 0; i < state->layer_count; i++)
+		XXH3_64bits_update(&hash, &state->layers[i].hash, sizeof state->layers[i].hash);
+	return XXH3_64bits_digest(&hash);
+}
+
+static void add_all(struct facts_maker *maker, const struct description *description, const struct config *config,
+		    const struct state *state)
+{
+	char key[64], value[SETTING_TEXT_MAX + 1];
+	for (size_t i = 0; i < description->fact_count; i++)
+		add(maker, description->facts[i].key, "%s", description->facts[i].value);
+	add(maker, "node.run", "%s", config_text(config, NODE_RUN));
+	for (size_t i = 0; i < RING_SETTING_COUNT; i++)
+		add(maker, setting_at(i)->name, "%s", setting_format(i, state->head->run.settings.value[i], value));
+	add(maker, "member count", "%" PRIu32, config->member_count);
+	for (uint32_t i = 0; i < config->member_count; i++) {
+		snprintf(key, sizeof key, "member %" PRIu32, i);
+		add(maker, key, "%s", config->names[i]);
+	}
+	add(maker, "layer count", "%zu", description->layer_count);
+	for (size_t i = 0; i < description->layer_count; i++) {
+		snprintf(key, sizeof key, "layer %zu", i);
+		add(maker, key, "%s %" PRIu64, description->layers[i].name, description->layers[i].size);
+	}
+	add(maker, "tensors", "%016" PRIx64, tensors_hash(description));
+	add(maker, "completed rounds", "%" PRIu64, state->head->run.round);
+	add(maker, "anchor", "%016" PRIx64, anchor_hash(state));
+}
+
+int facts_make(const struct description *description, const struct config *config, const struct state *state,
+	       struct fact **ret_facts, char **ret_text, size_t *ret_count, struct line *why)
+{
+	size_t count =
+		description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 6;
+	if (count > FACT_COUNT_MAX)
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "%zu facts to share with the other members, expected at most %d", count,
+				 FACT_COUNT_MAX);
+	struct facts_maker maker = {.facts = calloc(count, sizeof *maker.facts), .text = malloc(count * FACT_ROOM)};
+	char *text = maker.text;
+	if (!maker.facts || !text) {
+		free(maker.facts);
+		free(text);
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	}
+	add_all(&maker, description, config, state);
+	CHECK(maker.count == count);
+
+	size_t bytes = FRAME_SLACK;
+	for (size_t i = 0; i < count; i++)
+		bytes += strlen(maker.facts[i].key) + strlen(maker.facts[i].value) + FACT_OVERHEAD;
+	if (bytes > CODEC_FRAME_MAX) {
+		free(maker.facts);
+		free(text);
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "facts to share with the other members take %zu bytes, expected at most %d", bytes,
+				 CODEC_FRAME_MAX);
+	}
+	*ret_facts = maker.facts;
+	*ret_text = text;
+	*ret_count = count;
+	return 0;
+}

@@ -1,0 +1,241 @@
+/* A run's memory on this node: takes up or makes the files in runtime_dir and joins them into layers. Owns
+ * description, segment, state, layers and facts; the node borrows them. */
+
+#include "daemon/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/vec.h"
+#include "daemon/facts.h"
+
+void run_init(struct run *run, const struct config *config)
+{
+	*run = (struct run){.config = config, .segment.mapping.fd = -1, .state.mapping.fd = -1};
+}
+
+/* Back to nothing; the files stay. */
+void run_close(struct run *run)
+{
+	free(run->layers);
+	free(run->facts);
+	free(run->fact_text);
+	segment_close(&run->segment);
+	state_close(&run->state);
+	description_fini(&run->description);
+	run_init(run, run->config);
+}
+
+/* ---- The files ---- */
+
+struct paths {
+	char description[CONFIG_PATH_MAX], segment[CONFIG_PATH_MAX], state[CONFIG_PATH_MAX];
+};
+
+static void paths_of(const struct run *run, struct paths *ret_paths)
+{
+	config_runtime_path(run->config, "description", ret_paths->description, CONFIG_PATH_MAX);
+	config_runtime_path(run->config, "segment", ret_paths->segment, CONFIG_PATH_MAX);
+	config_runtime_path(run->config, "state", ret_paths->state, CONFIG_PATH_MAX);
+}
+
+/* Keeps the description's bytes, so that a later daemon can tell what differs. */
+static int write_description(const char *path, const void *bytes, size_t size_bytes, struct line *why)
+{
+	struct mapping mapping;
+	int error = mapping_create(path, size_bytes, &mapping, why);
+	if (error)
+		return error;
+	memcpy(mapping.base, bytes, size_bytes);
+	mapping_close(&mapping);
+	return mapping_rename(path, why);
+}
+
+/* The segment found is of an initialised run: is it this description's, at this place of the ring? */
+static int check_same(const struct run *run, const struct paths *paths, const struct description *description,
+		      uint64_t hash, struct line *why)
+{
+	const struct segment_header *header = run->segment.header;
+	if (header->member_rank != run->config->rank || header->member_count != run->config->member_count)
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "%s: belongs to member %u of %u, this is %u of %u; remove it and %s to begin anew",
+				 paths->segment, header->member_rank, header->member_count, run->config->rank,
+				 run->config->member_count, paths->state);
+	if (header->description_hash == hash)
+		return 0;
+
+	struct mapping mapping;
+	struct description earlier;
+	struct line difference = {"another description"};
+	if (mapping_open_read(paths->description, &mapping, &difference) == 0) {
+		if (description_decode(mapping.base, mapping.size_bytes, &earlier, &difference) == 0) {
+			run_difference(description, &earlier, &difference);
+			description_fini(&earlier);
+		}
+		mapping_close(&mapping);
+	}
+	return line_fail(why, EDIT_ERROR_REFUSED, "%.200s (run in %s; remove it and %s to begin another)",
+			 difference.text, paths->segment, paths->state);
+}
+
+/* Takes up segment and state of an earlier daemon. *ret_found: they are there and mapped. */
+static int take_up(struct run *run, const struct paths *paths, const struct description *description, uint64_t hash,
+		   bool *ret_found, struct line *why)
+{
+	*ret_found = false;
+	int error = segment_open(paths->segment, &run->segment, why);
+	bool has_segment = error == 0;
+	if (error && error != EDIT_ERROR_UNKNOWN)
+		return line_fail(why, EDIT_ERROR_REFUSED, "%s: damaged; remove it and %s to begin anew", paths->segment,
+				 paths->state);
+	/* A run that no worker has made ready is no run yet. */
+	if (has_segment && !atomic_load(&run->segment.header->initialised)) {
+		segment_close(&run->segment);
+		return 0;
+	}
+	if (has_segment)
+		error = check_same(run, paths, description, hash, why);
+	if (has_segment && error)
+		return error;
+
+	error = state_open(paths->state, description, hash, &run->state, why);
+	if (error && error != EDIT_ERROR_UNKNOWN)
+		return EDIT_ERROR_REFUSED;
+	bool has_state = error == 0;
+	if (has_state && !has_segment)
+		return line_fail(why, EDIT_ERROR_REFUSED, "%s is there without %s; remove it to begin anew",
+				 paths->state, paths->segment);
+	/* The state gets its name before the worker may take its first step. */
+	if (has_segment && !has_state && atomic_load(&run->segment.header->step) > 0)
+		return line_fail(why, EDIT_ERROR_REFUSED, "%s is there without %s; remove it to begin anew",
+				 paths->segment, paths->state);
+	if (has_segment && !has_state)
+		segment_close(&run->segment);
+	*ret_found = has_segment && has_state;
+	return 0;
+}
+
+static int make_files(struct run *run, const struct paths *paths, const struct description *description, uint64_t hash,
+		      const void *bytes, size_t size_bytes, struct line *why)
+{
+	int error = write_description(paths->description, bytes, size_bytes, why);
+	if (!error)
+		error = segment_create(paths->segment, description, hash, run->config->rank, run->config->member_count,
+				       &run->segment, why);
+	if (!error)
+		error = state_create(paths->state, description, hash, &run->state, why);
+	/* Until anchor 0 is taken from theta the layers are not the worker's. */
+	for (size_t i = 0; i < run->segment.layer_count && !error; i++)
+		atomic_store(&run->segment.layers[i].owner, SEGMENT_DAEMON);
+	return error;
+}
+
+int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why)
+{
+	struct description description;
+	int error = description_decode(bytes, size_bytes, &description, why);
+	if (error)
+		return error;
+	uint64_t hash = description_hash(bytes, size_bytes);
+	struct line difference = {"another description"};
+
+	if (run->is_attached && hash == run->description_hash) {
+		run->is_resumed = run->is_begun || run->is_found;
+		description_fini(&description);
+		return 0;
+	}
+	if (run->is_begun) {
+		run_difference(&description, &run->description, &difference);
+		description_fini(&description);
+		return line_fail(why, EDIT_ERROR_REFUSED, "%.300s (as the run that this daemon holds)", difference.text);
+	}
+
+	/* A description that came before, of a worker that never got ready, is forgotten. */
+	run_close(run);
+	struct paths paths;
+	paths_of(run, &paths);
+	bool is_found = false;
+	error = take_up(run, &paths, &description, hash, &is_found, why);
+	if (!error && !is_found)
+		error = make_files(run, &paths, &description, hash, bytes, size_bytes, why);
+	run->description = description;
+	if (error) {
+		run_close(run);
+		return error;
+	}
+	run->description_hash = hash;
+	run->is_attached = true;
+	run->is_found = run->is_resumed = is_found;
+	return 0;
+}
+
+/* ---- Beginning ---- */
+
+static int make_layers(struct run *run, struct line *why)
+{
+	run->layers = calloc(run->state.layer_count, sizeof *run->layers);
+	if (!run->layers)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	for (size_t i = 0; i < run->state.layer_count; i++)
+		run->layers[i] = (struct layer){.size = run->state.places[i].size,
+						.theta = segment_theta(&run->segment, i),
+						.anchor = run->state.places[i].anchor,
+						.momentum = run->state.places[i].momentum};
+	return 0;
+}
+
+/* theta as the worker has left it becomes anchor 0. */
+static int take_anchor(struct run *run, uint64_t incarnation, struct line *why)
+{
+	for (size_t i = 0; i < run->state.layer_count; i++) {
+		const struct layer *layer = &run->layers[i];
+		if (!isfinite(vec_square_sum(layer->theta, layer->size)))
+			return line_fail(why, EDIT_ERROR_REFUSED, "initial theta of layer \"%.200s\" is not finite",
+					 run->description.layers[i].name);
+		if (layer->size > 0)
+			memcpy(layer->anchor, layer->theta, layer->size * sizeof(float));
+	}
+	struct paths paths;
+	paths_of(run, &paths);
+	struct state_run first = {.incarnation = incarnation, .settings = config_ring(run->config)};
+	return state_begin(&run->state, paths.state, &first, why);
+}
+
+int run_begin(struct run *run, uint64_t incarnation, struct line *why)
+{
+	CHECK(run->is_attached);
+	if (run->is_begun)
+		return 0;
+	int error = make_layers(run, why);
+	if (!error && !run->is_found)
+		error = take_anchor(run, incarnation, why);
+	if (!error)
+		error = facts_make(&run->description, run->config, &run->state, &run->facts, &run->fact_text,
+				   &run->fact_count, why);
+	if (error) {
+		free(run->layers);
+		run->layers = NULL;
+		return error;
+	}
+	for (size_t i = 0; i < run->segment.layer_count && !run->is_found; i++)
+		atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
+	run->is_begun = true;
+	return 0;
+}
+
+bool run_restore(struct run *run, uint64_t layer_index)
+{
+	if (!run->is_attached || layer_index >= run->segment.layer_count)
+		return false;
+	struct segment_layer *words = &run->segment.layers[layer_index];
+	/* One that is whole and not the worker's is on the ring. */
+	bool is_given = atomic_load_explicit(&words->owner, memory_order_acquire) == SEGMENT_DAEMON;
+	if (!is_given || !segment_is_torn(&run->segment, layer_index))
+		return false;
+	const struct state_place *part = &run->state.places[layer_index];
+	if (part->size > 0)
+		memcpy(segment_theta(&run->segment, layer_index), part->anchor, part->size * sizeof(float));
+	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
+	return true;
+}

@@ -1,0 +1,51 @@
+#ifndef EDIT_DAEMON_RUN_H
+#define EDIT_DAEMON_RUN_H
+
+/* What a run is made of on this node: the worker's description, the segment shared with the worker, the state
+ * file, and from them the layers and the facts that all members must share. Comes into being when the first worker
+ * attaches; an earlier daemon's files are taken up if they belong together, and never silently thrown away. */
+
+#include "daemon/config.h"
+#include "daemon/state.h"
+#include "proto/segment.h"
+
+struct run {
+	const struct config *config;   /* borrowed */
+	bool is_attached;              /* segment and state are there */
+	bool is_begun;                 /* anchor 0 or later is in place: the node may start */
+	bool is_found;                 /* segment and state are those of an earlier daemon */
+	bool is_resumed;               /* the worker attached last finds theta of an earlier one */
+	struct description description;
+	uint64_t description_hash;
+	struct segment segment;
+	struct state state;
+	struct layer *layers;          /* [description.layer_count], owned */
+	struct fact *facts;            /* [fact_count], owned */
+	char *fact_text;               /* owned: texts of the facts made here */
+	size_t fact_count;
+};
+
+/* An empty run; config is borrowed for good. */
+void run_init(struct run *run, const struct config *config);
+/* Unmaps and frees everything; the files stay. The run is empty afterwards. */
+void run_close(struct run *run);
+
+/* A worker describes itself in bytes[size_bytes]. 0: it fits, run is attached (run->is_resumed tells whether theta
+ * is that of an earlier worker). Otherwise why says in one line what does not fit: EDIT_ERROR_MALFORMED (no
+ * description), EDIT_ERROR_REFUSED (another one than the run's, with the first difference; files of another run),
+ * EDIT_ERROR_FULL, EDIT_ERROR_SYSTEM; the run is as before. */
+int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why);
+
+/* The worker says that theta is in place. On a fresh run theta becomes anchor 0, settings those of the config, and
+ * the layers are given to the worker; layers and facts are made. Nothing to do if the run is begun.
+ * EDIT_ERROR_REFUSED (theta is not finite, facts too large), EDIT_ERROR_SYSTEM. */
+int run_begin(struct run *run, uint64_t incarnation, struct line *why);
+
+/* Gives a torn layer, handed over for that, its anchor again and hands it back. False: there is no such layer, or
+ * it is not torn. */
+bool run_restore(struct run *run, uint64_t layer_index);
+
+/* The first difference between two descriptions, in one line ("hidden_size: 128, expected 64"). False: none. */
+bool run_difference(const struct description *description, const struct description *expected, struct line *ret_line);
+
+#endif

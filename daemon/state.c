@@ -1,0 +1,180 @@
+/* The daemon's state file. Owns the mapping and the table of places; knows nothing of rings. */
+
+#include "daemon/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* for a hash state of known size */
+#include <xxhash.h>
+
+static uint64_t round_up(uint64_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+static uint64_t data_offset(size_t layer_count)
+{
+	return round_up(sizeof(struct state_head)) + round_up(layer_count * sizeof(struct state_layer));
+}
+
+static uint64_t size_for(const struct description *description)
+{
+	uint64_t bytes = data_offset(description->layer_count);
+	for (size_t i = 0; i < description->layer_count; i++)
+		bytes += 2 * round_up(description->layers[i].size * sizeof(float));
+	return bytes;
+}
+
+/* Names the parts of a mapping of the right size. */
+static int place(struct state *state, const struct description *description, struct line *why)
+{
+	char *base = state->mapping.base;
+	uint64_t offset = data_offset(description->layer_count);
+	state->head = (struct state_head *)(void *)base;
+	state->layers = (struct state_layer *)(void *)(base + round_up(sizeof(struct state_head)));
+	state->layer_count = description->layer_count;
+	state->places = calloc(state->layer_count, sizeof *state->places);
+	if (!state->places)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	for (size_t i = 0; i < state->layer_count; i++) {
+		struct state_place *part = &state->places[i];
+		part->size = description->layers[i].size;
+		part->anchor = (float *)(void *)(base + offset);
+		offset += round_up(part->size * sizeof(float));
+		part->momentum = (float *)(void *)(base + offset);
+		offset += round_up(part->size * sizeof(float));
+	}
+	CHECK(offset == state->mapping.size_bytes);
+	return 0;
+}
+
+int state_create(const char *path, const struct description *description, uint64_t description_hash,
+		 struct state *ret_state, struct line *why)
+{
+	struct state state = {.mapping.fd = -1};
+	int error = mapping_create(path, size_for(description), &state.mapping, why);
+	if (error)
+		return error;
+	error = place(&state, description, why);
+	if (error) {
+		state_close(&state);
+		return error;
+	}
+	state.head->magic = STATE_MAGIC;
+	state.head->version = STATE_VERSION;
+	state.head->layer_count = (uint32_t)description->layer_count;
+	state.head->size_bytes = state.mapping.size_bytes;
+	state.head->description_hash = description_hash;
+	*ret_state = state;
+	return 0;
+}
+
+int state_begin(struct state *state, const char *path, const struct state_run *run, struct line *why)
+{
+	for (size_t i = 0; i < state->layer_count; i++) {
+		struct detector detector = state->layers[i].detector;
+		state_commit_layer(state, i, run->round, &detector);
+	}
+	state_commit_run(state, run);
+	return mapping_rename(path, why);
+}
+
+/* Whether the layers stand for one round, that of the run. */
+static int check_layers(const struct state *state, const char *path, const struct description *description,
+			struct line *why)
+{
+	for (size_t i = 0; i < state->layer_count; i++) {
+		const struct state_layer *layer = &state->layers[i];
+		const char *name = description->layers[i].name;
+		if (layer->begun_round != layer->ended_round || layer->hash != state_hash_layer(state, i))
+			return line_fail(
+				why, EDIT_ERROR_MALFORMED,
+				"%s: layer \"%.100s\" was being changed when the daemon died; remove the file to begin anew",
+				path, name);
+		if (layer->ended_round != state->head->run.round)
+			return line_fail(
+				why, EDIT_ERROR_MALFORMED,
+				"%s: stopped in the middle of a round (layer \"%.100s\" at round %llu, the run at %llu); "
+				"remove the file to begin anew",
+				path, name, (unsigned long long)layer->ended_round,
+				(unsigned long long)state->head->run.round);
+	}
+	return 0;
+}
+
+static int check_head(const struct state *state, const char *path, uint64_t description_hash, struct line *why)
+{
+	const struct state_head *head = state->head;
+	if (head->description_hash != description_hash)
+		return line_fail(why, EDIT_ERROR_MALFORMED,
+				 "%s: belongs to another model or run; remove it to begin anew", path);
+	if (head->run_hash != XXH3_64bits(&head->run, sizeof head->run))
+		return line_fail(why, EDIT_ERROR_MALFORMED,
+				 "%s: was being written when the daemon died; remove it to begin anew", path);
+	for (size_t i = 0; i < RING_SETTING_COUNT; i++)
+		if (!(head->run.settings.value[i] >= 0))
+			return line_fail(why, EDIT_ERROR_MALFORMED, "%s: holds settings that cannot be", path);
+	return 0;
+}
+
+int state_open(const char *path, const struct description *description, uint64_t description_hash,
+	       struct state *ret_state, struct line *why)
+{
+	struct state state = {.mapping.fd = -1};
+	int error = mapping_open(path, &state.mapping, why);
+	if (error)
+		return error;
+	const struct state_head *head = state.mapping.base;
+	if (state.mapping.size_bytes < sizeof *head || head->magic != STATE_MAGIC || head->version != STATE_VERSION)
+		error = line_fail(why, EDIT_ERROR_MALFORMED, "%s: not a state file of this version", path);
+	else if (head->layer_count != description->layer_count || state.mapping.size_bytes != size_for(description))
+		error = line_fail(why, EDIT_ERROR_MALFORMED,
+				  "%s: belongs to another model or run; remove it to begin anew", path);
+	else
+		error = place(&state, description, why);
+	if (!error)
+		error = check_head(&state, path, description_hash, why);
+	if (!error)
+		error = check_layers(&state, path, description, why);
+	if (error) {
+		state_close(&state);
+		return error;
+	}
+	*ret_state = state;
+	return 0;
+}
+
+void state_close(struct state *state)
+{
+	free(state->places);
+	mapping_close(&state->mapping);
+	*state = (struct state){.mapping.fd = -1};
+}
+
+uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, const struct detector *detector)
+{
+	CHECK(layer_index < state->layer_count);
+	struct state_layer *layer = &state->layers[layer_index];
+	layer->begun_round = round;
+	layer->detector = *detector;
+	layer->hash = state_hash_layer(state, layer_index);
+	layer->ended_round = round;
+	return layer->hash;
+}
+
+void state_commit_run(struct state *state, const struct state_run *run)
+{
+	state->head->run = *run;
+	state->head->run_hash = XXH3_64bits(&state->head->run, sizeof state->head->run);
+}
+
+uint64_t state_hash_layer(const struct state *state, size_t layer_index)
+{
+	CHECK(layer_index < state->layer_count);
+	const struct state_place *part = &state->places[layer_index];
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	XXH3_64bits_update(&hash, part->anchor, part->size * sizeof(float));
+	XXH3_64bits_update(&hash, part->momentum, part->size * sizeof(float));
+	return XXH3_64bits_digest(&hash);
+}

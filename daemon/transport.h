@@ -1,0 +1,65 @@
+#ifndef EDIT_DAEMON_TRANSPORT_H
+#define EDIT_DAEMON_TRANSPORT_H
+
+/* The ring's sockets. One ROUTER listens and only receives; one DEALER per neighbour connects and only sends, so
+ * nothing is ever dropped behind our back: a full DEALER says so, and the core sends again. The one exception: a
+ * REFUSE goes back through the ROUTER to whoever said hello, and comes in through the DEALER.
+ *
+ * A DEALER's routing id is rank and incarnation; frames of a routing id that has not said the hello of a neighbour
+ * are counted and dropped, and what strangers may cost is bounded. Owns the ZeroMQ context. Never blocks, except
+ * in transport_wait. */
+
+#include <sys/types.h>
+
+#include "core/event.h"
+
+struct transport;
+
+struct transport_config {
+	const char *listen;              /* tcp://address:port */
+	uint32_t rank, member_count;
+	const char *const *names;        /* [member_count]; both lists must outlive the transport */
+	const char *const *addresses;    /* [member_count] tcp://host:port */
+	uint64_t incarnation;
+};
+
+struct transport_counts {
+	uint64_t stranger_frames;  /* from a routing id without a neighbour's hello */
+	uint64_t malformed_frames;
+	uint64_t unsent_frames;    /* no connection, or its queue full; the core sends them again */
+};
+
+/* Binds and begins to connect. EDIT_ERROR_SYSTEM or _INVALID: text[size] tells in one line what and where. */
+int transport_open(const struct transport_config *config, struct transport **ret_transport, char *text, size_t size);
+
+/* Closes all sockets; what is queued is dropped. Sockets that others opened on transport_context must be closed
+ * before. */
+void transport_close(struct transport *transport);
+
+/* The ZeroMQ context (void *), for the control socket. */
+void *transport_context(struct transport *transport);
+
+/* Sends message to member `to`, a neighbour; a chunk's payload is not copied and must stay in place until
+ * acknowledged. A REFUSE goes to the sender of the message that transport_receive gave last. False: not sent (no
+ * connection, or its queue is full). */
+bool transport_send(struct transport *transport, uint32_t to, const struct message *message);
+
+/* Takes the next valid message. ret_message->from is a neighbour whose hello this connection has said (of a hello:
+ * what it says it is). Everything it points to is valid until the next call. *budget falls with the frames looked
+ * at; false: nothing more, or the budget is used up. now_us: for the bound on strangers. */
+bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *budget, struct message *ret_message);
+
+/* What was dropped since the transport was opened. */
+void transport_counts(const struct transport *transport, struct transport_counts *ret_counts);
+
+/* Something to wait for: a file descriptor, or a ZeroMQ socket if socket is not NULL. */
+struct transport_source {
+	void *socket;
+	int fd;
+	bool is_ready; /* set by transport_wait */
+};
+
+/* Waits until a source or a socket of the transport can be read, or timeout_ms have passed. */
+void transport_wait(struct transport *transport, struct transport_source *sources, size_t count, long timeout_ms);
+
+#endif

@@ -1,0 +1,193 @@
+/* A worker for tests: no model, only layers whose numbers move by a known pattern, and commands to misbehave. What
+ * it shows is the daemon; all it uses is worker/edit_worker.h.
+ *
+ *     probe_worker [options] SOCKET       prints "ready STEP", "done STEP ROUND"; exit 0, or 1 with a line */
+
+#include <argp.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/edit_worker.h"
+
+enum { LAYERS_MAX = 64 };
+
+struct probe {
+	const char *socket;
+	unsigned layer_count;
+	uint64_t size;          /* elements of the first layer; the others have one more each */
+	uint64_t steps;
+	unsigned step_ms;
+	double scale;           /* of a step's change */
+	double begin;           /* initial theta */
+	int64_t nan_theta_step, nan_loss_step, spike_step; /* steps that do harm; -1: none */
+	int64_t die_step, tear_step; /* dies before, in the middle of this step; -1: never */
+	bool has_attach_only;   /* attaches and waits to be killed */
+	const char *facts[16];
+	size_t fact_count;
+};
+
+static _Noreturn void give_up(struct edit_worker *worker, const char *what)
+{
+	printf("%s: %s\n", what, edit_worker_error(worker));
+	exit(1);
+}
+
+static void describe(struct edit_worker *worker, const struct probe *probe)
+{
+	char name[32];
+	for (unsigned i = 0; i < probe->layer_count; i++) {
+		uint64_t size = probe->size + i;
+		snprintf(name, sizeof name, "block %u", i);
+		if (edit_worker_add_layer(worker, name) < 0)
+			give_up(worker, name);
+		snprintf(name, sizeof name, "block.%u.weight", i);
+		if (edit_worker_add_tensor(worker, name, &size, 1) != 0)
+			give_up(worker, name);
+	}
+	for (size_t i = 0; i < probe->fact_count; i++) {
+		char *key = strdup(probe->facts[i]), *value = strchr(key, '=');
+		if (!value)
+			exit(2);
+		*value++ = 0;
+		if (edit_worker_add_fact(worker, key, value) != 0)
+			give_up(worker, "fact");
+		free(key);
+	}
+	if (edit_worker_set_config(worker, "{\"probe\": true}\n") != 0 || edit_worker_set_inner(worker, 1) != 0)
+		give_up(worker, "describe");
+}
+
+static void step_layer(struct edit_worker *worker, const struct probe *probe, unsigned layer, uint64_t step)
+{
+	float *theta = edit_worker_theta(worker, layer);
+	uint64_t size = probe->size + layer;
+	double scale = probe->scale * ((int64_t)step == probe->spike_step ? 1e4 : 1);
+	edit_worker_step_begin(worker, layer);
+	for (uint64_t i = 0; i < size; i++) {
+		if ((int64_t)step == probe->tear_step && layer == 0 && i == size / 2)
+			raise(SIGKILL);
+		theta[i] += (float)(scale * sin((double)(i * 7 + step * 3 + edit_worker_rank(worker))));
+	}
+	if ((int64_t)step == probe->nan_theta_step && size > 0)
+		theta[0] = NAN;
+	edit_worker_step_end(worker, layer);
+}
+
+/* The training loop; returns when it is to end. */
+static void train(struct edit_worker *worker, const struct probe *probe)
+{
+	for (uint64_t step = edit_worker_step(worker); step < probe->steps; step = edit_worker_step(worker)) {
+		for (unsigned i = 0; i < probe->layer_count; i++) {
+			int result = edit_worker_acquire(worker, i, NULL);
+			if (result < 0)
+				give_up(worker, "acquire");
+			if (result == EDIT_WORKER_STOP)
+				return;
+		}
+		if ((int64_t)step == probe->die_step)
+			raise(SIGKILL);
+		struct timespec pause = {.tv_sec = probe->step_ms / 1000, .tv_nsec = probe->step_ms % 1000 * 1000000L};
+		nanosleep(&pause, NULL);
+		for (unsigned i = 0; i < probe->layer_count; i++)
+			step_layer(worker, probe, i, step);
+		double loss = (int64_t)step == probe->nan_loss_step ? NAN : 3.0 / (1.0 + 0.01 * (double)step);
+		int result = edit_worker_step_done(worker, loss, 100, step + 1 == probe->steps);
+		if (result < 0)
+			give_up(worker, "step_done");
+		if (result == EDIT_WORKER_STOP)
+			return;
+	}
+}
+
+enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_BEGIN, SEEN_ATTACH_ONLY };
+
+static const struct argp_option option_table[] = {
+	{"layers", 'l', "N", 0, "Layers", 0},
+	{"size", 'z', "N", 0, "Elements of the first layer", 0},
+	{"steps", 'n', "N", 0, "Steps in all", 0},
+	{"step-ms", 'm', "MS", 0, "Time of a step", 0},
+	{"scale", 'a', "X", 0, "Size of a step's change", 0},
+	{"begin", SEEN_BEGIN, "X", 0, "Initial theta", 0},
+	{"fact", 'f', "KEY=VALUE", 0, "Adds a fact", 0},
+	{"nan-theta", SEEN_NAN_THETA, "STEP", 0, "Theta is not a number after this step", 0},
+	{"nan-loss", SEEN_NAN_LOSS, "STEP", 0, "The loss of this step is not a number", 0},
+	{"spike", SEEN_SPIKE, "STEP", 0, "This step is ten thousand times as large", 0},
+	{"die", SEEN_DIE, "STEP", 0, "Dies before this step", 0},
+	{"tear", SEEN_TEAR, "STEP", 0, "Dies in the middle of layer 0 of this step", 0},
+	{"attach-only", SEEN_ATTACH_ONLY, NULL, 0, "Attaches, gets ready, and waits for ever", 0},
+	{0}};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct probe *probe = state->input;
+	switch (key) {
+	case 'l': probe->layer_count = (unsigned)atoi(text); break;
+	case 'z': probe->size = (uint64_t)atoll(text); break;
+	case 'n': probe->steps = (uint64_t)atoll(text); break;
+	case 'm': probe->step_ms = (unsigned)atoi(text); break;
+	case 'a': probe->scale = atof(text); break;
+	case SEEN_BEGIN: probe->begin = atof(text); break;
+	case 'f':
+		if (probe->fact_count == sizeof probe->facts / sizeof *probe->facts)
+			argp_error(state, "too many facts");
+		probe->facts[probe->fact_count++] = text;
+		break;
+	case SEEN_NAN_THETA: probe->nan_theta_step = atoll(text); break;
+	case SEEN_NAN_LOSS: probe->nan_loss_step = atoll(text); break;
+	case SEEN_SPIKE: probe->spike_step = atoll(text); break;
+	case SEEN_DIE: probe->die_step = atoll(text); break;
+	case SEEN_TEAR: probe->tear_step = atoll(text); break;
+	case SEEN_ATTACH_ONLY: probe->has_attach_only = true; break;
+	case ARGP_KEY_ARG: probe->socket = text; break;
+	case ARGP_KEY_END:
+		if (!probe->socket || probe->layer_count < 1 || probe->layer_count > LAYERS_MAX)
+			argp_error(state, "a socket and 1 to %d layers are needed", LAYERS_MAX);
+		break;
+	default: return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static const struct argp parser = {option_table, parse_option, "SOCKET", "A worker for tests.", NULL, NULL, NULL};
+
+int main(int argc, char **argv)
+{
+	struct probe probe = {.layer_count = 3,
+			      .size = 1000,
+			      .steps = 100,
+			      .scale = 1e-3,
+			      .begin = 0.5,
+			      .nan_theta_step = -1,
+			      .nan_loss_step = -1,
+			      .spike_step = -1,
+			      .die_step = -1,
+			      .tear_step = -1};
+	argp_parse(&parser, argc, argv, 0, NULL, &probe);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	struct edit_worker *worker = edit_worker_new(probe.socket);
+	if (!worker)
+		return 1;
+	describe(worker, &probe);
+	if (edit_worker_attach(worker, 10000) != 0)
+		give_up(worker, "attach");
+	for (unsigned i = 0; i < probe.layer_count && !edit_worker_is_resumed(worker); i++)
+		for (uint64_t k = 0; k < probe.size + i; k++)
+			edit_worker_theta(worker, i)[k] = (float)(probe.begin + (double)k * 1e-4);
+	if (edit_worker_ready(worker) < 0)
+		give_up(worker, "ready");
+	printf("ready %" PRIu64 "\n", edit_worker_step(worker));
+	while (probe.has_attach_only)
+		pause();
+	train(worker, &probe);
+	printf("done %" PRIu64 " %" PRIu64 "\n", edit_worker_step(worker), edit_worker_round(worker));
+	edit_worker_finish(worker);
+	edit_worker_free(worker);
+	return 0;
+}
