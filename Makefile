@@ -38,11 +38,11 @@ LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say arguments threads drill origin eval sample \
           train_options member train
-SIM    := 
+SIM    := heap parcel trainee formula ledger ballot trace setup citizen world
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_sim \
           test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
           test_ctl
@@ -51,7 +51,7 @@ HELPERS := lab scratch reference_edit reference_llama vec_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_tidy.py test_bootstrap.py test_install.py
+SCRIPTS := test_worker_tools.py test_edit_sim.py test_tidy.py test_bootstrap.py test_install.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread

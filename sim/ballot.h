@@ -1,0 +1,48 @@
+#ifndef EDIT_SIM_BALLOT_H
+#define EDIT_SIM_BALLOT_H
+
+/* Whether the members did the same with the changes proposed: each one is taken up by all after one round, or by none, and exactly
+ * after the round that it is bound to; pauses and checkpoints come at equal rounds. Watches notes and actions; changes nothing. */
+
+#include "core/event.h"
+
+enum { BALLOT_FAULT_BYTES = 200, BALLOT_CHANGE_MAX = 256 };
+
+struct ballot_change {
+	uint64_t id, at_round; /* 0: not bound */
+	enum change_kind kind;
+	uint64_t round;        /* taken after it */
+	bool *taken, *dropped; /* [peers] */
+	bool any_taken, any_dropped;
+};
+
+struct ballot_member {
+	uint64_t paused_rounds, checkpoint_rounds; /* digests, compared at the end */
+	uint64_t pauses, resumes;
+	bool paused;
+};
+
+struct ballot {
+	uint32_t peers;
+	struct ballot_change changes[BALLOT_CHANGE_MAX];
+	size_t change_count;
+	struct ballot_member *members; /* [peers] */
+	uint64_t pauses, resumes, checkpoints, refused;
+	char fault[BALLOT_FAULT_BYTES]; /* of the first fault; empty: none */
+};
+
+/* An empty ballot; takes memory. */
+void ballot_init(struct ballot *ballot, uint32_t peers);
+/* Releases it. */
+void ballot_fini(struct ballot *ballot);
+/* A change was proposed at a member in this event, and the member's actions: was it accepted (NOTE_CHANGE_HERE) or refused? Exactly
+ * one of them. *ret_id: its id, 0 if refused. */
+bool ballot_propose(struct ballot *ballot, const struct change *change, const struct actions *actions, uint64_t *ret_id);
+/* Any action of a member, which has completed `round` rounds. false: fault. */
+bool ballot_action(struct ballot *ballot, uint32_t rank, const struct action *action, uint64_t round);
+/* The run is over for all members. false: fault. */
+bool ballot_end(struct ballot *ballot);
+/* Members that are paused now. */
+uint32_t ballot_paused_count(const struct ballot *ballot);
+
+#endif

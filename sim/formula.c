@@ -1,0 +1,96 @@
+/* See the header. Slow and plain on purpose. */
+
+#include <math.h>
+#include <string.h>
+
+#include "sim/formula.h"
+
+enum verdict formula_judge(struct formula_detector *detector, const struct ring_settings *settings, double norm,
+			   double *ret_z)
+{
+	const double warmup = settings->value[PENALTY_WARMUP], alpha = settings->value[PENALTY_ALPHA];
+	*ret_z = 0.0;
+	if (isnan(norm) || isinf(norm))
+		return VERDICT_NONFINITE;
+	if (detector->count >= warmup && detector->var > 0.0)
+		*ret_z = (norm - detector->mean) / sqrt(detector->var);
+	if (*ret_z > settings->value[PENALTY_THRESHOLD]) {
+		detector->streak += 1.0;
+		if (detector->streak < settings->value[PENALTY_PATIENCE])
+			return VERDICT_OUTLIER;
+		detector->count = detector->mean = detector->var = 0.0;
+	}
+	detector->streak = 0.0;
+	detector->count += 1.0;
+	double d = norm - detector->mean;
+	if (detector->count <= warmup) {
+		detector->mean += d / detector->count;
+		detector->var += (d * (norm - detector->mean) - detector->var) / detector->count;
+	} else {
+		detector->mean += alpha * d;
+		detector->var = (1.0 - alpha) * (detector->var + alpha * d * d);
+	}
+	return VERDICT_ACCEPTED;
+}
+
+size_t formula_weights(const struct record *records, size_t count, double temperature, double *ret_weights)
+{
+	double low = INFINITY, sum = 0.0;
+	size_t accepted = 0;
+	for (size_t n = 0; n < count; n++)
+		if (records[n].verdict == VERDICT_ACCEPTED) {
+			low = fmin(low, records[n].norm);
+			accepted++;
+		}
+	for (size_t n = 0; n < count; n++) {
+		bool takes_part = records[n].verdict == VERDICT_ACCEPTED;
+		ret_weights[n] = takes_part ? exp((low - records[n].norm) / temperature) : 0.0;
+		sum += ret_weights[n];
+	}
+	for (size_t n = 0; n < count; n++)
+		ret_weights[n] = sum > 0.0 ? ret_weights[n] / sum : 0.0;
+	return accepted;
+}
+
+double formula_norm(const float *anchor, const float *theta, size_t size)
+{
+	double sum = 0.0;
+	for (size_t i = 0; i < size; i++) {
+		double d = (double)anchor[i] - (double)theta[i];
+		sum += d * d;
+	}
+	return sqrt(sum);
+}
+
+static double length(const double *x, size_t size)
+{
+	double sum = 0.0;
+	for (size_t i = 0; i < size; i++)
+		sum += x[i] * x[i];
+	return sqrt(sum);
+}
+
+void formula_step(const float *anchor, const float *momentum, const float *const *thetas, const double *weights,
+		  size_t peers, size_t size, const struct ring_settings *settings, double *ret_anchor,
+		  double *ret_momentum, double *ret_scale)
+{
+	const double m = settings->value[OUTER_MOMENTUM], lr = settings->value[OUTER_LR];
+	double *mean = ret_anchor; /* turned into the anchor at the end */
+	double magnitude = 0.0, before = 0.0;
+	memset(mean, 0, size * sizeof *mean);
+	for (size_t n = 0; n < peers; n++) {
+		if (weights[n] <= 0.0)
+			continue;
+		for (size_t i = 0; i < size; i++)
+			mean[i] += weights[n] * ((double)anchor[i] - (double)thetas[n][i]);
+		magnitude += weights[n] * formula_norm(anchor, thetas[n], size);
+	}
+	double clip = fmin(1.0, settings->value[PENALTY_CLIP] / (length(mean, size) + 1e-6));
+	for (size_t i = 0; i < size; i++) {
+		double g = clip * mean[i];
+		before += (double)momentum[i] * (double)momentum[i];
+		ret_momentum[i] = m * (double)momentum[i] + g;
+		ret_anchor[i] = (double)anchor[i] - lr * (g + m * ret_momentum[i]);
+	}
+	*ret_scale = sqrt(before) + clip * magnitude;
+}

@@ -1,0 +1,31 @@
+#ifndef EDIT_SIM_FORMULA_H
+#define EDIT_SIM_FORMULA_H
+
+/* The algorithm once more, in plain double precision and in one piece, written from tests/reference/edit_reference.py and not
+ * from core/: what the simulator compares every committed layer with. Only a layer's records are taken over. */
+
+#include "core/event.h"
+
+/* A peer's detector for one layer. All zero is the start. */
+struct formula_detector {
+	double count, mean, var, streak;
+};
+
+/* Judges a norm and advances the detector. *ret_z: 0 where it is not defined. */
+enum verdict formula_judge(struct formula_detector *detector, const struct ring_settings *settings, double norm,
+			   double *ret_z);
+
+/* ret_weights [count] from the records of all peers. Returns how many are accepted. */
+size_t formula_weights(const struct record *records, size_t count, double temperature, double *ret_weights);
+
+/* ||anchor - theta||, arrays [size]. */
+double formula_norm(const float *anchor, const float *theta, size_t size);
+
+/* One round of one layer: anchor and momentum [size] before it (float32, the same on all members), thetas [peers][size], weights
+ * [peers] (0: that theta is not looked at). ret_anchor, ret_momentum: double [size] after it. *ret_scale: what a rounding error
+ * of float32 is relative to, in the momentum: the norms of everything that was added up. */
+void formula_step(const float *anchor, const float *momentum, const float *const *thetas, const double *weights,
+		  size_t peers, size_t size, const struct ring_settings *settings, double *ret_anchor,
+		  double *ret_momentum, double *ret_scale);
+
+#endif

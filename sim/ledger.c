@@ -1,0 +1,469 @@
+/* The invariants. One `meeting` per layer and round holds what the members brought to it and what came out. */
+
+#define XXH_INLINE_ALL
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "sim/formula.h"
+#include "sim/ledger.h"
+
+enum { MEETINGS = 4 /* of one layer at a time: members are never more than a round apart */ };
+
+#define TOLERANCE 2e-6 /* float32 against double, relative to the size of what was added up */
+
+/* One layer in one round. */
+struct meeting {
+	uint64_t round;      /* 0: unused */
+	float *thetas;       /* [peers][size] */
+	bool *offered;       /* [peers] */
+	uint32_t offered_count, committed_count;
+	struct record *records; /* [peers] as the first member to commit has them */
+	double *weights;     /* [peers] */
+	uint64_t hash;       /* of the result */
+};
+
+struct ledger_layer {
+	size_t size;
+	float *anchor, *momentum; /* [size] after `round` */
+	uint64_t round;           /* the last one that any member has committed */
+	struct formula_detector *detectors; /* [peers] */
+	struct meeting meetings[MEETINGS];
+};
+
+/* What one member is seen to do with one layer. */
+struct ledger_place {
+	uint64_t round;
+	bool offered; /* on the ring: theta must not change */
+	uint64_t theta_hash, state_hash;
+};
+
+struct ledger_member {
+	uint64_t round;     /* completed by all layers */
+	struct ring_settings settings;
+	size_t next_check;  /* layer whose memory is checked after the next event */
+};
+
+struct ledger {
+	uint32_t peers;
+	size_t layer_count;
+	uint64_t rounds;
+	struct ledger_layer *layers;   /* [layer_count] */
+	struct ledger_place *places;   /* [peers][layer_count] */
+	struct ledger_member *members; /* [peers] */
+	struct ring_settings *settings; /* [rounds + 1] in force for the round after each completed one */
+	bool *settings_known;          /* [rounds + 1] */
+	double *anchor, *momentum;     /* scratch [largest size] */
+	const float **thetas;          /* scratch [peers] */
+	struct ledger_counts counts;
+	uint64_t hash;
+	char fault[LEDGER_FAULT_BYTES];
+};
+
+static bool fail(struct ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool fail(struct ledger *ledger, const char *format, ...)
+{
+	if (ledger->fault[0] == '\0') {
+		va_list list;
+		va_start(list, format);
+		vsnprintf(ledger->fault, sizeof ledger->fault, format, list);
+		va_end(list);
+	}
+	return false;
+}
+
+const char *ledger_fault(const struct ledger *ledger)
+{
+	return ledger->fault[0] == '\0' ? NULL : ledger->fault;
+}
+
+static void *take(size_t count, size_t size)
+{
+	void *block = calloc(count + 1, size);
+	CHECK(block != NULL);
+	return block;
+}
+
+static struct ledger_place *place_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
+{
+	return &ledger->places[rank * ledger->layer_count + layer_index];
+}
+
+static uint64_t theta_hash(const struct layer *layer)
+{
+	return XXH3_64bits(layer->theta, layer->size * sizeof(float));
+}
+
+static uint64_t state_hash(const struct layer *layer)
+{
+	uint64_t anchor = XXH3_64bits(layer->anchor, layer->size * sizeof(float));
+	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
+}
+
+static uint64_t fold(uint64_t hash, uint64_t number)
+{
+	return XXH3_64bits_withSeed(&number, sizeof number, hash);
+}
+
+/* ---- Life ---- */
+
+struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds)
+{
+	struct ledger *ledger = take(1, sizeof *ledger);
+	*ledger = (struct ledger){.peers = peers, .layer_count = layer_count, .rounds = rounds};
+	ledger->layers = take(layer_count, sizeof *ledger->layers);
+	ledger->places = take(peers * layer_count, sizeof *ledger->places);
+	ledger->members = take(peers, sizeof *ledger->members);
+	ledger->settings = take(rounds + 1, sizeof *ledger->settings);
+	ledger->settings_known = take(rounds + 1, sizeof *ledger->settings_known);
+	ledger->thetas = take(peers, sizeof *ledger->thetas);
+	size_t largest = 0;
+	for (size_t l = 0; l < layer_count; l++) {
+		struct ledger_layer *layer = &ledger->layers[l];
+		layer->size = layers[l].size;
+		largest = size_max(largest, layer->size);
+		layer->anchor = take(layer->size, sizeof(float));
+		layer->momentum = take(layer->size, sizeof(float));
+		layer->detectors = take(peers, sizeof *layer->detectors);
+		memcpy(layer->anchor, layers[l].anchor, layer->size * sizeof(float));
+		for (size_t k = 0; k < MEETINGS; k++) {
+			struct meeting *meeting = &layer->meetings[k];
+			meeting->thetas = take(peers * layer->size, sizeof(float));
+			meeting->offered = take(peers, sizeof *meeting->offered);
+			meeting->records = take(peers, sizeof *meeting->records);
+			meeting->weights = take(peers, sizeof *meeting->weights);
+		}
+		for (uint32_t rank = 0; rank < peers; rank++)
+			place_of(ledger, rank, l)->state_hash = state_hash(&layers[l]);
+	}
+	ledger->anchor = take(largest, sizeof(double));
+	ledger->momentum = take(largest, sizeof(double));
+	return ledger;
+}
+
+void ledger_free(struct ledger *ledger)
+{
+	if (ledger == NULL)
+		return;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct ledger_layer *layer = &ledger->layers[l];
+		for (size_t k = 0; k < MEETINGS; k++) {
+			free(layer->meetings[k].thetas);
+			free(layer->meetings[k].offered);
+			free(layer->meetings[k].records);
+			free(layer->meetings[k].weights);
+		}
+		free(layer->anchor);
+		free(layer->momentum);
+		free(layer->detectors);
+	}
+	free(ledger->layers);
+	free(ledger->places);
+	free(ledger->members);
+	free(ledger->settings);
+	free(ledger->settings_known);
+	free(ledger->thetas);
+	free(ledger->anchor);
+	free(ledger->momentum);
+	free(ledger);
+}
+
+/* ---- Offers and memory ---- */
+
+static struct meeting *meeting_of(struct ledger *ledger, size_t layer_index, uint64_t round)
+{
+	struct meeting *meeting = &ledger->layers[layer_index].meetings[round % MEETINGS];
+	if (meeting->round == round)
+		return meeting;
+	if (meeting->round != 0 && meeting->committed_count < ledger->peers) {
+		fail(ledger, "layer %zu: round %ju begins before round %ju is done everywhere", layer_index, (uintmax_t)round,
+		     (uintmax_t)meeting->round);
+		return NULL;
+	}
+	meeting->round = round;
+	meeting->offered_count = meeting->committed_count = 0;
+	memset(meeting->offered, 0, ledger->peers * sizeof *meeting->offered);
+	return meeting;
+}
+
+bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers)
+{
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct ledger_place *place = place_of(ledger, rank, l);
+		struct meeting *meeting = meeting_of(ledger, l, place->round + 1);
+		if (meeting == NULL)
+			return false;
+		CHECK(!place->offered);
+		CHECK(!meeting->offered[rank]);
+		meeting->offered[rank] = true;
+		meeting->offered_count++;
+		memcpy(meeting->thetas + rank * layers[l].size, layers[l].theta, layers[l].size * sizeof(float));
+		place->offered = true;
+		place->theta_hash = theta_hash(&layers[l]);
+	}
+	return true;
+}
+
+static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
+{
+	const struct ledger_place *place = place_of(ledger, rank, l);
+	if (place->offered && theta_hash(&layers[l]) != place->theta_hash)
+		return fail(ledger, "peer %u, layer %zu: theta was changed before it was published", rank, l);
+	if (state_hash(&layers[l]) != place->state_hash)
+		return fail(ledger, "peer %u, layer %zu: anchor or momentum changed without a commit", rank, l);
+	return true;
+}
+
+static bool look_at_settings(struct ledger *ledger, uint32_t rank, const struct node *node, uint64_t round)
+{
+	struct ledger_member *member = &ledger->members[rank];
+	const struct ring_settings *settings = node_settings(node);
+	bool is_new = member->round != round || !ledger->settings_known[0];
+	if (round > ledger->rounds)
+		return fail(ledger, "peer %u: round %ju of %ju", rank, (uintmax_t)round, (uintmax_t)ledger->rounds);
+	if (!ledger->settings_known[round]) {
+		ledger->settings[round] = *settings;
+		ledger->settings_known[round] = true;
+	}
+	if (memcmp(settings, &ledger->settings[round], sizeof *settings) != 0)
+		return fail(ledger, "peer %u: settings after round %ju differ from %s", rank, (uintmax_t)round,
+			    is_new ? "another peer's" : "its own before");
+	return true;
+}
+
+bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		 const struct node_status *status)
+{
+	struct ledger_member *member = &ledger->members[rank];
+	if (ledger_fault(ledger) != NULL)
+		return false;
+	if (status->round != member->round && status->round != member->round + 1)
+		return fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
+	if (!look_at_settings(ledger, rank, node, status->round))
+		return false;
+	member->round = status->round;
+	uint64_t lowest = UINT64_MAX;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		uint64_t round = node_layer_round(node, l);
+		lowest = u64_min(lowest, round);
+		if (round != place_of(ledger, rank, l)->round)
+			return fail(ledger, "peer %u, layer %zu: round %ju without a publish", rank, l, (uintmax_t)round);
+		if (round != status->round && round != status->round + 1)
+			return fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
+				    (uintmax_t)round, (uintmax_t)status->round);
+	}
+	if (lowest != status->round)
+		return fail(ledger, "peer %u: all layers at round %ju, status says %ju", rank, (uintmax_t)lowest,
+			    (uintmax_t)status->round);
+	member->next_check = (member->next_check + 1) % ledger->layer_count;
+	return look_at_memory(ledger, rank, layers, member->next_check);
+}
+
+/* ---- Commits ---- */
+
+static bool is_near(double x, double expected, double relative, double absolute)
+{
+	return x == expected || fabs(x - expected) <= relative * fabs(expected) + absolute;
+}
+
+/* A peer's record against its own theta and detector. */
+static bool check_record(struct ledger *ledger, size_t l, const struct meeting *meeting, uint32_t rank,
+			 const struct ring_settings *settings)
+{
+	const struct ledger_layer *layer = &ledger->layers[l];
+	const struct record *record = &meeting->records[rank];
+	double norm = formula_norm(layer->anchor, meeting->thetas + rank * layer->size, layer->size);
+	double z;
+	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
+		return fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
+			    rank);
+	if (isfinite(norm) && !is_near(record->norm, norm, 1e-6, 0.0))
+		return fail(ledger, "layer %zu, round %ju: norm %.9g of peer %u, expected %.9g", l, (uintmax_t)meeting->round,
+			    record->norm, rank, norm);
+	if (!isfinite(norm) && isfinite(record->norm))
+		return fail(ledger, "layer %zu, round %ju: norm %.9g of a nonfinite theta of peer %u", l,
+			    (uintmax_t)meeting->round, record->norm, rank);
+	enum verdict verdict = formula_judge(&ledger->layers[l].detectors[rank], settings, record->norm, &z);
+	if (record->verdict != verdict)
+		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
+			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
+	if (!is_near(record->z, z, 1e-9, 1e-12))
+		return fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
+			    record->z, rank, z);
+	ledger->counts.outliers += verdict == VERDICT_OUTLIER;
+	ledger->counts.nonfinites += verdict == VERDICT_NONFINITE;
+	return true;
+}
+
+static double distance(const float *x, const double *expected, size_t size)
+{
+	double sum = 0.0;
+	for (size_t i = 0; i < size; i++)
+		sum += ((double)x[i] - expected[i]) * ((double)x[i] - expected[i]);
+	return sqrt(sum);
+}
+
+static double length(const float *x, size_t size)
+{
+	double sum = 0.0;
+	for (size_t i = 0; i < size; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sqrt(sum);
+}
+
+/* The first member to commit: its result against the formula. */
+static bool check_result(struct ledger *ledger, size_t l, struct meeting *meeting, const struct layer *result,
+			 const struct ring_settings *settings)
+{
+	struct ledger_layer *layer = &ledger->layers[l];
+	double scale;
+	size_t accepted = formula_weights(meeting->records, ledger->peers, settings->value[PENALTY_TEMPERATURE],
+					  meeting->weights);
+	if (accepted == 0) {
+		ledger->counts.rollbacks++;
+		if (memcmp(result->anchor, layer->anchor, layer->size * sizeof(float)) != 0 ||
+		    memcmp(result->momentum, layer->momentum, layer->size * sizeof(float)) != 0)
+			return fail(ledger, "layer %zu, round %ju: changed although nobody was accepted", l,
+				    (uintmax_t)meeting->round);
+		return true;
+	}
+	for (uint32_t rank = 0; rank < ledger->peers; rank++)
+		ledger->thetas[rank] = meeting->thetas + rank * layer->size;
+	formula_step(layer->anchor, layer->momentum, ledger->thetas, meeting->weights, ledger->peers, layer->size, settings,
+		     ledger->anchor, ledger->momentum, &scale);
+	double momentum_error = distance(result->momentum, ledger->momentum, layer->size);
+	double anchor_error = distance(result->anchor, ledger->anchor, layer->size);
+	double anchor_scale = length(layer->anchor, layer->size) + settings->value[OUTER_LR] * 2.0 * scale;
+	if (!(momentum_error <= TOLERANCE * scale + 1e-30))
+		return fail(ledger, "layer %zu, round %ju: momentum is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
+			    momentum_error, scale);
+	if (!(anchor_error <= TOLERANCE * anchor_scale + 1e-30))
+		return fail(ledger, "layer %zu, round %ju: anchor is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
+			    anchor_error, anchor_scale);
+	return true;
+}
+
+static bool first_commit(struct ledger *ledger, const struct node *node, size_t l, struct meeting *meeting,
+			 const struct layer *result)
+{
+	struct ledger_layer *layer = &ledger->layers[l];
+	if (meeting->round != layer->round + 1)
+		return fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
+			    (uintmax_t)layer->round);
+	if (meeting->offered_count != ledger->peers)
+		return fail(ledger, "layer %zu, round %ju: committed, but only %u of %u peers have offered", l,
+			    (uintmax_t)meeting->round, meeting->offered_count, ledger->peers);
+	CHECK(ledger->settings_known[meeting->round - 1]);
+	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
+	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
+		meeting->records[rank] = *node_record(node, l, rank);
+		if (!check_record(ledger, l, meeting, rank, settings))
+			return false;
+	}
+	if (!check_result(ledger, l, meeting, result, settings))
+		return false;
+	memcpy(layer->anchor, result->anchor, layer->size * sizeof(float));
+	memcpy(layer->momentum, result->momentum, layer->size * sizeof(float));
+	layer->round = meeting->round;
+	meeting->hash = state_hash(result);
+	ledger->hash = fold(ledger->hash, meeting->hash);
+	return true;
+}
+
+/* What this member believes of all others, and its own detector. */
+static bool check_beliefs(struct ledger *ledger, uint32_t rank, const struct node *node, size_t l,
+			  const struct meeting *meeting)
+{
+	double sum = 0.0;
+	for (uint32_t other = 0; other < ledger->peers; other++) {
+		const struct record *record = node_record(node, l, other), *first = &meeting->records[other];
+		double weight = node_weight(node, l, other);
+		if (record->round != first->round || record->verdict != first->verdict || record->steps != first->steps ||
+		    memcmp(&record->norm, &first->norm, sizeof record->norm) != 0)
+			return fail(ledger, "peer %u, layer %zu, round %ju: its record of peer %u differs", rank, l,
+				    (uintmax_t)meeting->round, other);
+		if (!is_near(weight, meeting->weights[other], 1e-12, 0.0))
+			return fail(ledger, "peer %u, layer %zu, round %ju: weight %.15g of peer %u, expected %.15g", rank, l,
+				    (uintmax_t)meeting->round, weight, other, meeting->weights[other]);
+		if (record->verdict != VERDICT_ACCEPTED && weight != 0.0)
+			return fail(ledger, "peer %u, layer %zu, round %ju: peer %u is left out and has weight %.9g", rank, l,
+				    (uintmax_t)meeting->round, other, weight);
+		sum += weight;
+	}
+	if (sum != 0.0 && !is_near(sum, 1.0, 1e-12, 0.0))
+		return fail(ledger, "peer %u, layer %zu, round %ju: weights add up to %.15g", rank, l,
+			    (uintmax_t)meeting->round, sum);
+	return true;
+}
+
+static bool check_detector(struct ledger *ledger, uint32_t rank, const struct node *node, size_t l, uint64_t round)
+{
+	const struct detector *detector = node_detector(node, l);
+	const struct formula_detector *expected = &ledger->layers[l].detectors[rank];
+	if (ledger->layers[l].round != round)
+		return true; /* others are a round ahead: the expected one is too */
+	if ((double)detector->count != expected->count || (double)detector->streak != expected->streak ||
+	    !is_near(detector->mean, expected->mean, 1e-12, 0.0) || !is_near(detector->var, expected->var, 1e-9, 1e-18))
+		return fail(ledger, "peer %u, layer %zu, round %ju: detector (%ju, %.9g, %.9g), expected (%.0f, %.9g, %.9g)",
+			    rank, l, (uintmax_t)round, (uintmax_t)detector->count, detector->mean, detector->var,
+			    expected->count, expected->mean, expected->var);
+	return true;
+}
+
+bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		    const struct action *publish, uint64_t *ret_hash)
+{
+	const size_t l = publish->layer_index;
+	if (ledger_fault(ledger) != NULL)
+		return false;
+	if (l >= ledger->layer_count)
+		return fail(ledger, "peer %u: publishes layer %zu of %zu", rank, l, ledger->layer_count);
+	struct ledger_place *place = place_of(ledger, rank, l);
+	if (!place->offered || publish->round != place->round + 1)
+		return fail(ledger, "peer %u, layer %zu: round %ju published after round %ju%s", rank, l,
+			    (uintmax_t)publish->round, (uintmax_t)place->round, place->offered ? "" : ", without an offer");
+	struct meeting *meeting = meeting_of(ledger, l, publish->round);
+	if (meeting == NULL)
+		return false;
+	if (meeting->committed_count++ == 0 && !first_commit(ledger, node, l, meeting, &layers[l]))
+		return false;
+	uint64_t hash = state_hash(&layers[l]);
+	if (hash != meeting->hash)
+		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
+			    (uintmax_t)publish->round);
+	if (memcmp(layers[l].theta, layers[l].anchor, layers[l].size * sizeof(float)) != 0)
+		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor", rank, l,
+			    (uintmax_t)publish->round);
+	if (publish->verdict != meeting->records[rank].verdict)
+		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", rank, l,
+			    (uintmax_t)publish->round);
+	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, publish->round))
+		return false;
+	place->round = publish->round;
+	place->offered = false;
+	place->state_hash = hash;
+	ledger->counts.commits++;
+	*ret_hash = hash;
+	return true;
+}
+
+struct ledger_counts ledger_counts(const struct ledger *ledger)
+{
+	return ledger->counts;
+}
+
+uint64_t ledger_hash(const struct ledger *ledger)
+{
+	uint64_t hash = ledger->hash;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		const struct ledger_layer *layer = &ledger->layers[l];
+		hash = fold(hash, layer->round);
+		hash = fold(hash, XXH3_64bits(layer->anchor, layer->size * sizeof(float)));
+		hash = fold(hash, XXH3_64bits(layer->momentum, layer->size * sizeof(float)));
+	}
+	return hash;
+}

@@ -1,0 +1,45 @@
+#ifndef EDIT_SIM_LEDGER_H
+#define EDIT_SIM_LEDGER_H
+
+/* What must be true of a ring at every moment, kept by somebody who sees all members at once. The world shows it every event's
+ * outcome; it says what is wrong with the first thing that is. It changes nothing.
+ *
+ * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all thetas
+ * offered; each peer's verdict, z, norm and detector follow from its own thetas; weights add up to 1 and are 0 for whoever was not
+ * accepted; a layer's rounds grow by one, each published once; what is not published is not touched; settings are the same in
+ * the same round. */
+
+#include "core/node.h"
+
+enum { LEDGER_FAULT_BYTES = 240 };
+
+struct ledger;
+
+/* Anchor 0 of every layer is taken from layers [layer_count]. rounds: of the whole run. */
+struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds);
+/* NULL is allowed. */
+void ledger_free(struct ledger *ledger);
+
+/* Text of the first fault; NULL if there is none. All functions below return false, and keep the first text, after a fault. */
+const char *ledger_fault(const struct ledger *ledger);
+
+/* A member's worker hands over all layers, before its node is told. */
+bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers);
+/* After every event of a member, and its publishes; status: as of now. */
+bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		 const struct node_status *status);
+/* For every publish among the actions of an event, before its hash is told; *ret_hash: of anchor and momentum. */
+bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		    const struct action *publish, uint64_t *ret_hash);
+/* ---- Counts for the summary ---- */
+
+struct ledger_counts {
+	uint64_t commits, outliers, nonfinites, rollbacks;
+};
+
+/* What has happened so far; verdicts are counted once, not once per member. */
+struct ledger_counts ledger_counts(const struct ledger *ledger);
+/* Hash of all that was committed, in layer and round order. */
+uint64_t ledger_hash(const struct ledger *ledger);
+
+#endif

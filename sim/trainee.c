@@ -1,0 +1,157 @@
+/* The simulated worker: a step is a forward pass over the layers in order, then a backward pass that changes all of them. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "sim/trainee.h"
+
+enum { TOKENS_PER_STEP = 256 };
+
+void trainee_init(struct trainee *trainee, const struct trainee_config *config)
+{
+	*trainee = (struct trainee){.config = *config, .schedule = UINT64_MAX, .wake_us = 0, .started = config->starts_at_once};
+	trainee->held = malloc(config->layer_count * sizeof *trainee->held);
+	CHECK(trainee->held != NULL);
+	for (size_t l = 0; l < config->layer_count; l++)
+		trainee->held[l] = true;
+}
+
+void trainee_fini(struct trainee *trainee)
+{
+	free(trainee->held);
+	trainee->held = NULL;
+}
+
+void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_us)
+{
+	CHECK(!trainee->held[layer_index]);
+	trainee->held[layer_index] = true;
+	if (trainee->place == TRAINEE_FORWARD && trainee->position == layer_index && trainee->clock_us < now_us) {
+		trainee->exposed_us += now_us - trainee->clock_us;
+		trainee->clock_us = now_us;
+	}
+}
+
+void trainee_schedule(struct trainee *trainee, uint64_t steps)
+{
+	trainee->started = true;
+	trainee->schedule = steps;
+	if (steps == 0)
+		trainee->stopped = true;
+}
+
+/* Moves theta of a layer a little: a fixed part of the way to the target, and noise. */
+static void move(struct trainee *trainee, size_t layer_index)
+{
+	const struct layer *layer = &trainee->config.layers[layer_index];
+	const float *target = trainee->config.targets[layer_index];
+	for (size_t i = 0; i < layer->size; i++) {
+		float pull = 0.05f * (target[i] - layer->theta[i]);
+		layer->theta[i] += pull + 0.02f * (float)dice_bell(&trainee->config.dice);
+	}
+}
+
+static void poison(struct trainee *trainee, size_t layer_index)
+{
+	const struct layer *layer = &trainee->config.layers[layer_index];
+	struct dice *dice = &trainee->config.dice;
+	if (dice_chance(dice, trainee->config.scale_chance))
+		for (size_t i = 0; i < layer->size; i++)
+			layer->theta[i] = layer->anchor[i] + 50.0f * (layer->theta[i] - layer->anchor[i]);
+	if (dice_chance(dice, trainee->config.nonfinite_chance) && layer->size > 0) {
+		size_t at = dice_between(dice, 0, layer->size - 1);
+		layer->theta[at] = dice_chance(dice, 0.5) ? NAN : dice_chance(dice, 0.5) ? INFINITY : -INFINITY;
+	}
+}
+
+static bool is_final(const struct trainee *trainee)
+{
+	return trainee->offers == trainee->config.rounds;
+}
+
+static void fill_offer(struct trainee *trainee, struct offer *ret_offer)
+{
+	for (size_t l = 0; l < trainee->config.layer_count; l++) {
+		poison(trainee, l);
+		trainee->held[l] = false;
+	}
+	trainee->offers++;
+	*ret_offer = (struct offer){
+		.steps = trainee->steps,
+		.tokens = trainee->steps * TOKENS_PER_STEP,
+		.loss = trainee->loss_sum / (double)trainee->steps,
+		.exposed_us = trainee->exposed_us,
+		.final = is_final(trainee),
+	};
+	trainee->steps = 0;
+	trainee->schedule = UINT64_MAX;
+	trainee->exposed_us = 0;
+	trainee->loss_sum = 0.0;
+}
+
+static void begin_forward(struct trainee *trainee, uint64_t now_us)
+{
+	const struct trainee_config *config = &trainee->config;
+	double factor = 1.0 + config->spread * (2.0 * dice_unit(&trainee->config.dice) - 1.0);
+	uint64_t step_us = 1 + (uint64_t)((double)config->step_us * factor);
+	trainee->layer_us = step_us / (3 * config->layer_count);
+	trainee->backward_us = step_us - trainee->layer_us * config->layer_count;
+	trainee->place = TRAINEE_FORWARD;
+	trainee->position = 0;
+	trainee->clock_us = now_us;
+	trainee->wanted = false;
+}
+
+/* true: the forward pass has reached the end; otherwise it waits for a layer, or is not there yet. */
+static bool go_forward(struct trainee *trainee, uint64_t now_us)
+{
+	while (trainee->position < trainee->config.layer_count && trainee->held[trainee->position]) {
+		trainee->clock_us += is_final(trainee) ? 0 : trainee->layer_us;
+		trainee->position++;
+		trainee->wanted = false;
+	}
+	trainee->wake_us = trainee->clock_us > now_us ? trainee->clock_us : UINT64_MAX;
+	return trainee->position == trainee->config.layer_count;
+}
+
+static void end_backward(struct trainee *trainee)
+{
+	for (size_t l = 0; l < trainee->config.layer_count; l++)
+		move(trainee, l);
+	trainee->steps++;
+	trainee->loss_sum += 2.0 + dice_unit(&trainee->config.dice);
+	trainee->place = TRAINEE_BOUNDARY;
+}
+
+enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, struct offer *ret_offer)
+{
+	if (trainee->place == TRAINEE_BACKWARD && now_us >= trainee->wake_us)
+		end_backward(trainee);
+	if (trainee->place == TRAINEE_BOUNDARY) {
+		trainee->wake_us = UINT64_MAX;
+		bool is_over = trainee->stopped || is_final(trainee);
+		if (!is_over && trainee->steps > 0 && trainee->steps >= trainee->schedule) {
+			fill_offer(trainee, ret_offer);
+			return TRAINEE_OFFERS;
+		}
+		if (trainee->stopped || trainee->paused || !trainee->started)
+			return TRAINEE_NOTHING;
+		begin_forward(trainee, now_us); /* after the last offer it only waits for the layers */
+	}
+	if (trainee->place == TRAINEE_FORWARD) {
+		if (go_forward(trainee, now_us)) {
+			if (is_final(trainee)) {
+				trainee->stopped = true;
+				trainee->place = TRAINEE_BOUNDARY;
+				trainee->wake_us = UINT64_MAX;
+				return TRAINEE_NOTHING;
+			}
+			trainee->place = TRAINEE_BACKWARD;
+			trainee->wake_us = trainee->clock_us + trainee->backward_us;
+		} else if (trainee->clock_us <= now_us && !trainee->wanted) {
+			trainee->wanted = true;
+			return TRAINEE_WANTS;
+		}
+	}
+	return TRAINEE_NOTHING;
+}

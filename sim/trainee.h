@@ -1,0 +1,62 @@
+#ifndef EDIT_SIM_TRAINEE_H
+#define EDIT_SIM_TRAINEE_H
+
+/* A simulated worker. It steps at a speed of its own and pulls theta towards a target that all share, with noise of its own;
+ * it offers when told to, and waits for a layer that is not published when its forward pass comes there. It never touches theta
+ * of a layer between offer and publish. The world asks it what it does next and tells it what the node said. */
+
+#include "core/event.h"
+#include "core/layer.h"
+#include "sim/dice.h"
+
+enum trainee_place { TRAINEE_BOUNDARY, TRAINEE_FORWARD, TRAINEE_BACKWARD };
+
+enum poison { POISON_NONE, POISON_SCALE, POISON_NAN, POISON_INFINITY };
+
+struct trainee_config {
+	const struct layer *layers;  /* [layer_count]; theta is changed here */
+	const float *const *targets; /* [layer_count][size] */
+	size_t layer_count;
+	uint64_t rounds;             /* the last step is the one before offer number `rounds` */
+	uint64_t step_us;            /* mean duration of a step */
+	double spread;               /* of a duration: factor in [1 - spread, 1 + spread] */
+	double scale_chance, nonfinite_chance; /* that a layer is poisoned, each round */
+	bool starts_at_once;         /* steps before the ring is complete */
+	struct dice dice;
+};
+
+struct trainee {
+	struct trainee_config config;
+	enum trainee_place place;
+	bool *held;          /* [layer_count] published: the worker may use it */
+	size_t position;     /* layer that the forward pass has reached */
+	uint64_t clock_us;   /* when it reached it */
+	uint64_t wake_us;    /* when trainee_advance has something to do; UINT64_MAX: when told something */
+	uint64_t layer_us, backward_us; /* of the present step */
+	bool wanted;         /* the wait for layer `position` has been told */
+	uint64_t steps;      /* since the last offer */
+	uint64_t schedule;   /* steps after which to offer; UINT64_MAX: not told yet */
+	uint64_t offers;
+	uint64_t exposed_us; /* waited since the last offer */
+	bool started, paused, stopped;
+	double loss_sum;
+};
+
+enum trainee_deed {
+	TRAINEE_NOTHING, /* until wake_us, or until told something */
+	TRAINEE_OFFERS,  /* *ret_offer is filled in; ask again */
+	TRAINEE_WANTS    /* layer `position`; ask again */
+};
+
+/* A trainee at its first boundary; takes memory. */
+void trainee_init(struct trainee *trainee, const struct trainee_config *config);
+/* Releases it. */
+void trainee_fini(struct trainee *trainee);
+/* Goes on as far as it can at now_us. */
+enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, struct offer *ret_offer);
+/* The node has published a layer. */
+void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_us);
+/* The node schedules the next offer (0: the run ends). */
+void trainee_schedule(struct trainee *trainee, uint64_t steps);
+
+#endif

@@ -1,0 +1,81 @@
+#ifndef EDIT_SIM_WORLD_H
+#define EDIT_SIM_WORLD_H
+
+/* A ring of many members in one process, one thread and virtual time, everything drawn from one seed: the second driver of
+ * node_step. Every event's outcome is checked (sim/ledger.h, sim/ballot.h); a world ends well when all members have finished
+ * their rounds, or, if one has crashed, when the others have finished or stand still and say why. */
+
+#include "sim/trace.h"
+
+/* id, bit, name: what may go wrong, as in --faults */
+#define FAULTS(X)                                                                                                      \
+	X(FAULT_LOSS, 0, "loss")           /* messages vanish */                                                       \
+	X(FAULT_REORDER, 1, "reorder")     /* messages overtake each other */                                          \
+	X(FAULT_DUPLICATE, 2, "duplicate") /* messages arrive twice */                                                 \
+	X(FAULT_SLOW, 3, "slow")           /* some workers are up to 20 times slower */                                \
+	X(FAULT_POISON, 4, "poison")       /* some pseudo-gradients are 50 times too long */                           \
+	X(FAULT_NAN, 5, "nan")             /* some thetas hold NaN or infinity */                                      \
+	X(FAULT_CRASH, 6, "crash")         /* one member stops for good */                                             \
+	X(FAULT_CHANGE, 7, "change")       /* settings, pauses and checkpoints are proposed */                         \
+	X(FAULT_JITTER, 8, "jitter")       /* latency varies */
+
+enum fault {
+#define X(id, bit, name) id = 1 << bit,
+	FAULTS(X)
+#undef X
+#define X(id, bit, name) | id
+	FAULT_ALL = 0 FAULTS(X)
+#undef X
+};
+
+/* id, text, least number in 1,000 drawn worlds: a third of what is usual */
+#define COVERAGE(X)                                                                                                    \
+	X(COVER_MESSAGES, "messages", 2000000)                                                                         \
+	X(COVER_LOST, "lost", 30000)                                                                                   \
+	X(COVER_REPEATED, "repeated", 100000)                                                                          \
+	X(COVER_OVERTAKING, "overtaking", 150000)                                                                      \
+	X(COVER_SENT_AGAIN, "sent again", 300000)                                                                      \
+	X(COVER_COMMITS, "commits", 50000)                                                                             \
+	X(COVER_OUTLIERS, "outliers", 400)                                                                             \
+	X(COVER_NONFINITES, "nonfinite", 3000)                                                                         \
+	X(COVER_ROLLBACKS, "rollbacks", 90)                                                                            \
+	X(COVER_CRASHES, "crashes", 40)                                                                                \
+	X(COVER_STALLS, "stalls", 30)                                                                                  \
+	X(COVER_TAKEN, "changes taken", 200)                                                                           \
+	X(COVER_DROPPED, "dropped", 5)                                                                                 \
+	X(COVER_REFUSED, "refused", 400)                                                                               \
+	X(COVER_PAUSES, "pauses", 250)                                                                                 \
+	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
+	X(COVER_ALONE, "rings of one", 30)                                                                             \
+	X(COVER_EMPTY, "empty layers", 100)
+
+enum coverage {
+#define X(id, text, minimum) id,
+	COVERAGE(X)
+#undef X
+	COVERAGE_COUNT
+};
+
+struct world_config {
+	uint64_t seed;
+	uint32_t peers;     /* 1 .. MEMBER_COUNT_MAX */
+	size_t layer_count; /* 1 .. LAYER_COUNT_MAX */
+	uint64_t rounds;    /* 1 .. */
+	unsigned faults;    /* enum fault, or-ed */
+};
+
+enum { WORLD_REASON_BYTES = 320 };
+
+struct world_result {
+	bool ok;
+	char reason[WORLD_REASON_BYTES]; /* if not */
+	uint64_t events, time_us, hash;
+	uint64_t coverage[COVERAGE_COUNT];
+};
+
+/* Fills in what is 0 (faults: UINT_MAX) by the seed: mostly small rings. */
+void world_config_draw(struct world_config *config);
+/* Runs a world to its end. trace: written all along, printed by nobody. */
+void world_run(const struct world_config *config, struct trace *trace, struct world_result *ret_result);
+
+#endif

@@ -1,0 +1,202 @@
+/* The simulator: hundreds of rings from seeds, every event checked, and the same again. A failing seed prints itself and the
+ * end of its trace; `edit-sim --seed SEED --trace` shows all of it. */
+
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/dice.h"
+#include "sim/formula.h"
+#include "sim/heap.h"
+#include "sim/world.h"
+#include "tests/reference_edit.h"
+
+static struct trace trace;
+
+static struct world_result run(struct world_config config)
+{
+	struct world_result result;
+	world_config_draw(&config);
+	trace.count = 0;
+	world_run(&config, &trace, &result);
+	if (!result.ok) {
+		trace_print(&trace, stderr);
+		fail_msg("seed %ju, %u peers, %zu layers, %ju rounds, faults %x: %s", (uintmax_t)config.seed, config.peers,
+			 config.layer_count, (uintmax_t)config.rounds, config.faults, result.reason);
+	}
+	return result;
+}
+
+static void two_hundred_seeds_hold_every_invariant(void **state)
+{
+	(void)state;
+	uint64_t coverage[COVERAGE_COUNT] = {0};
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .faults = UINT_MAX});
+		for (int i = 0; i < COVERAGE_COUNT; i++)
+			coverage[i] += result.coverage[i];
+	}
+	static const uint64_t minimum[COVERAGE_COUNT] = {
+#define X(id, text, minimum) [id] = minimum,
+		COVERAGE(X)
+#undef X
+	};
+	for (int i = 0; i < COVERAGE_COUNT; i++)
+		if (coverage[i] < minimum[i] / 5)
+			fail_msg("coverage %d: %ju, expected at least %ju", i, (uintmax_t)coverage[i],
+				 (uintmax_t)minimum[i] / 5);
+}
+
+static void every_single_fault_is_survived(void **state)
+{
+	(void)state;
+	for (unsigned fault = 1; fault < FAULT_ALL; fault *= 2)
+		for (uint64_t seed = 1000; seed < 1010; seed++)
+			run((struct world_config){.seed = seed, .faults = fault});
+}
+
+static void same_seed_gives_the_same_run_to_the_bit(void **state)
+{
+	(void)state;
+	uint64_t last_hash = 0;
+	for (uint64_t seed = 500; seed < 520; seed++) {
+		struct world_result first = run((struct world_config){.seed = seed, .faults = FAULT_ALL & ~(unsigned)FAULT_CRASH});
+		struct world_result second = run((struct world_config){.seed = seed, .faults = FAULT_ALL & ~(unsigned)FAULT_CRASH});
+		assert_true(first.hash == second.hash);
+		assert_true(first.events == second.events);
+		assert_true(first.time_us == second.time_us);
+		assert_memory_equal(first.coverage, second.coverage, sizeof first.coverage);
+		assert_true(first.hash != last_hash);
+		last_hash = first.hash;
+	}
+}
+
+static void three_hundred_peers_agree(void **state)
+{
+	(void)state;
+	struct world_result result = run((struct world_config){.seed = 1, .peers = 300, .layer_count = 1, .rounds = 2});
+	assert_int_equal(result.coverage[COVER_COMMITS], 300 * 2);
+}
+
+/* The world itself checks that the others stand still, name the dead one and commit nothing that it has no part in. */
+static void ring_stalls_and_says_so_when_a_peer_crashes(void **state)
+{
+	(void)state;
+	uint64_t stalls = 0;
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .peers = 4, .rounds = 8, .faults = FAULT_CRASH});
+		assert_int_equal(result.coverage[COVER_CRASHES], 1);
+		stalls += result.coverage[COVER_STALLS];
+	}
+	assert_in_range(stalls, 10, 30); /* in the others the run was over first */
+}
+
+static void poisoned_peers_are_left_out_and_the_others_go_on(void **state)
+{
+	(void)state;
+	uint64_t outliers = 0, nonfinites = 0;
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .peers = 5, .layer_count = 3, .rounds = 10,
+								       .faults = FAULT_POISON | FAULT_NAN});
+		assert_int_equal(result.coverage[COVER_COMMITS], 5 * 3 * 10);
+		outliers += result.coverage[COVER_OUTLIERS];
+		nonfinites += result.coverage[COVER_NONFINITES];
+	}
+	assert_true(outliers > 30);
+	assert_true(nonfinites > 300);
+}
+
+static void assert_close(double x, double expected, double relative)
+{
+	if (fabs(x - expected) > relative * fmax(fabs(expected), 1.0))
+		fail_msg("%.17g, expected %.17g", x, expected);
+}
+
+/* Round after round from the reference's own thetas, in double: anchors drift apart by float32's rounding only, since the formula
+ * takes float32 arrays. */
+static void formula_layer(const struct reference_case *history, size_t layer_index)
+{
+	const size_t size = history->sizes[layer_index], peers = history->peers;
+	struct formula_detector detectors[8] = {{0}};
+	float anchor[16], momentum[16] = {0}, thetas[8][16];
+	const float *theta_list[8];
+	double new_anchor[16], new_momentum[16], weights[8], z, scale;
+	struct record records[8] = {{0}};
+	reference_floats(anchor, history->anchor0[layer_index], size);
+	for (size_t r = 0; r < history->round_count; r++) {
+		const struct reference_layer *expected = reference_layer_at(history, r, layer_index);
+		for (size_t n = 0; n < peers; n++) {
+			reference_floats(thetas[n], expected->theta[n], size);
+			theta_list[n] = thetas[n];
+			records[n].norm = expected->norm[n];
+			records[n].verdict = formula_judge(&detectors[n], &history->settings, expected->norm[n], &z);
+			assert_int_equal(records[n].verdict, expected->verdict[n]);
+			if (isfinite(expected->norm[n])) {
+				assert_close(z, expected->z[n], 1e-12);
+				assert_close(formula_norm(anchor, thetas[n], size), expected->norm[n], 1e-6);
+			}
+			assert_close(detectors[n].var, expected->detector[n].var, 1e-12);
+		}
+		formula_weights(records, peers, history->settings.value[PENALTY_TEMPERATURE], weights);
+		for (size_t n = 0; n < peers; n++)
+			assert_close(weights[n], expected->weight[n], 1e-12);
+		if (!expected->stepped)
+			continue;
+		formula_step(anchor, momentum, theta_list, weights, peers, size, &history->settings, new_anchor, new_momentum,
+			     &scale);
+		reference_floats(anchor, new_anchor, size);
+		reference_floats(momentum, new_momentum, size);
+		assert_true(reference_error(anchor, expected->anchor, size, 1e-3) <= 2e-6);
+		assert_true(reference_error(momentum, expected->momentum, size, 1.0) <= 2e-6);
+	}
+}
+
+static void formula_reproduces_the_reference(void **state)
+{
+	(void)state;
+	struct reference_edit *reference = reference_edit_load(REFERENCE_EDIT_PATH);
+	for (size_t c = 0; c < reference->case_count; c++)
+		for (size_t l = 0; l < reference->cases[c].layer_count; l++)
+			formula_layer(&reference->cases[c], l);
+	reference_edit_free(reference);
+}
+
+static void heap_gives_the_soonest_and_of_equals_the_first(void **state)
+{
+	(void)state;
+	struct heap heap = {0};
+	struct heap_entry entry;
+	struct dice dice = {7};
+	for (uint64_t i = 0; i < 1000; i++)
+		heap_push(&heap, (struct heap_entry){.time_us = dice_between(&dice, 0, 50), .number = i});
+	uint64_t time_us = 0, number = 0;
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_true(heap_pop(&heap, &entry));
+		assert_true(entry.time_us >= time_us);
+		assert_true(i == 0 || entry.time_us > time_us || entry.number > number);
+		time_us = entry.time_us;
+		number = entry.number;
+	}
+	assert_false(heap_pop(&heap, &entry));
+	heap_fini(&heap);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_gives_the_soonest_and_of_equals_the_first),
+		cmocka_unit_test(formula_reproduces_the_reference),
+		cmocka_unit_test(two_hundred_seeds_hold_every_invariant),
+		cmocka_unit_test(every_single_fault_is_survived),
+		cmocka_unit_test(same_seed_gives_the_same_run_to_the_bit),
+		cmocka_unit_test(three_hundred_peers_agree),
+		cmocka_unit_test(ring_stalls_and_says_so_when_a_peer_crashes),
+		cmocka_unit_test(poisoned_peers_are_left_out_and_the_others_go_on),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
