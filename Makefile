@@ -43,11 +43,12 @@ CTL    := unit table json client arguments verb request session render render_st
           wait
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_sim \
-          test_safetensors \
+          test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
+          test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
           test_ctl
 # What several tests share: linked into each that uses it.
-HELPERS := lab scratch reference_edit reference_llama vec_narrow outer_narrow
+HELPERS := lab scratch worker_end worker_drive fuzz/target reference_edit reference_llama vec_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
@@ -62,7 +63,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check tidy objects bench fuzz demo install clean
+.PHONY: FORCE all check tidy objects bench fuzz corpus demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -142,6 +143,33 @@ tidy: $(B)/core.a
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
 	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES))
+
+# ---- Fuzzing ---------------------------------------------------------------------------------------------------------
+
+# Every kind of input from outside has a target in tests/fuzz/target.h; `make check` replays tests/fuzz/corpus through them. What
+# the fuzzer finds interesting lands in build/fuzz/found, what fails in build/fuzz/TARGET-crash-...: copy that into the corpus.
+FUZZ         := codec control description segment
+FUZZ_SECONDS ?= 60
+FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
+
+fuzz: $(addprefix fuzz/,$(FUZZ))
+.PHONY: $(addprefix fuzz/,$(FUZZ))
+$(addprefix fuzz/,$(FUZZ)): fuzz/%: build/fuzz/fuzz_%
+	@mkdir -p build/fuzz/found/$*
+	@LIMIT=$$(($(FUZZ_SECONDS) + 60)) tests/run fuzz_$* build/fuzz/$*.log $< -max_total_time=$(FUZZ_SECONDS) -max_len=65536 \
+		-timeout=5 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/$*- build/fuzz/found/$* tests/fuzz/corpus/$*
+	@sed -n 's/^Done \([0-9]*\) runs.*/         \1 inputs/p' build/fuzz/$*.log
+build/fuzz/fuzz_%: build/fuzz/library tests/fuzz/fuzz.c
+	$(call say,LINK,$@)
+	$(Q)clang -std=c17 -I. $(FUZZ_FLAGS),fuzzer -DTARGET=target_$* -o $@ tests/fuzz/fuzz.c build/fuzz/tests/fuzz/target.o \
+		build/fuzz/proto.a -lprotobuf-c -lxxhash -lm
+build/fuzz/library: FORCE
+	@$(MAKE) --no-print-directory CC=clang B=build/fuzz SANFLAGS="$(FUZZ_FLAGS),fuzzer-no-link" build/fuzz/proto.a \
+		build/fuzz/tests/fuzz/target.o
+
+# Writes the good and the crafted files of the corpus anew, after a change of a format.
+corpus: $(B)/tests/fuzz/corpus
+	$(Q)$< tests/fuzz/corpus
 
 # ---- Benches ---------------------------------------------------------------------------------------------------------
 

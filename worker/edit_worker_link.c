@@ -139,6 +139,13 @@ static int segment_take(struct edit_worker *worker, int fd)
 	return EDIT_WORKER_OK;
 }
 
+static int refusal_tell(struct edit_worker *worker, const struct segment_bell *bell)
+{
+	line_fail(&worker->error, EDIT_ERROR_REFUSED, "the daemon refuses: %s",
+		  text_is_plain(bell->text, strlen(bell->text)) ? bell->text : "(no plain text)");
+	return EDIT_WORKER_REFUSED;
+}
+
 /* Waits for the answer. */
 static int answer_take(struct edit_worker *worker, uint64_t deadline_us)
 {
@@ -167,11 +174,11 @@ static int answer_take(struct edit_worker *worker, uint64_t deadline_us)
 		}
 		if (fd >= 0)
 			close(fd);
-		if (bell.kind == BELL_REFUSED) {
-			line_fail(&worker->error, EDIT_ERROR_REFUSED, "the daemon refuses: %s",
-				  text_is_plain(bell.text, strlen(bell.text)) ? bell.text : "(no plain text)");
-			return EDIT_WORKER_REFUSED;
-		}
+		if (bell.kind == BELL_REFUSED)
+			return refusal_tell(worker, &bell);
+		line_fail(&worker->error, EDIT_ERROR_MALFORMED, "the daemon on %s answers with neither segment nor refusal",
+			  worker->address.sun_path);
+		return EDIT_WORKER_REFUSED;
 	}
 }
 
@@ -257,10 +264,8 @@ static int bells_take(struct edit_worker *worker)
 		if (fd >= 0)
 			close(fd);
 		if (bell.kind == BELL_REFUSED) {
-			line_fail(&worker->error, EDIT_ERROR_REFUSED, "the daemon refuses: %s",
-				  text_is_plain(bell.text, strlen(bell.text)) ? bell.text : "(no plain text)");
 			link_close(worker);
-			return EDIT_WORKER_REFUSED;
+			return refusal_tell(worker, &bell);
 		}
 		/* PUBLISH: the caller looks at the segment's words. */
 	}

@@ -1,0 +1,184 @@
+/* Writes the corpus anew: FOLDER/TARGET/NAME, from real messages and from crafted bytes. `make corpus` runs it when a format has
+ * changed. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/codec.h"
+#include "proto/control_codec.h"
+#include "proto/segment.h"
+
+static const char *folder;
+
+static void file_write(const char *target, const char *name, const void *bytes, size_t size)
+{
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/%s", folder, target);
+	mkdir(path, 0777);
+	snprintf(path, sizeof(path), "%s/%s/%s", folder, target, name);
+	FILE *file = fopen(path, "wb");
+	if (!file || fwrite(bytes, 1, size, file) != size || fclose(file)) {
+		perror(path);
+		exit(1);
+	}
+}
+
+static void message_write(const char *name, struct message message)
+{
+	static unsigned char frame[CODEC_FRAME_MAX];
+	static struct codec *codec;
+	size_t size;
+	codec = codec ? codec : codec_init(aligned_alloc(16, codec_size()));
+	message.from = 1;
+	message.incarnation = 0x1234567890abcdef;
+	message.receiver = 0xfedcba0987654321;
+	message.view = 1;
+	message.sequence = 300;
+	CHECK(codec_encode(codec, &message, frame, sizeof(frame), &size) == 0);
+	file_write("codec", name, frame, size);
+}
+
+static void messages_write(void)
+{
+	static const struct fact facts[] = {{"hidden_size", "128"}, {"layer 0", "embedding 32768"}, {"run", "demo"}};
+	static const float payload[16];
+	message_write("hello", (struct message){.kind = MESSAGE_HELLO,
+						.hello = {.name = "node-a", .facts = facts, .fact_count = 3}});
+	message_write("refuse", (struct message){.kind = MESSAGE_REFUSE, .refuse = {.reason = REFUSAL_FACT, .fact_index = 2}});
+	message_write("heartbeat",
+		      (struct message){.kind = MESSAGE_HEARTBEAT,
+				       .heartbeat = {.round = 5, .received = 900, .suspect_count = 2, .suspects = {1, 2}}});
+	message_write("roll", (struct message){.kind = MESSAGE_ROLL, .roll_origin = 3});
+	message_write("record", (struct message){.kind = MESSAGE_RECORD,
+						 .record = {.round = 6, .layer_index = 2, .origin = 1,
+							    .verdict = VERDICT_OUTLIER, .norm = 12.5, .z = 4, .mean = 3, .sd = 0.5,
+							    .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 8000000,
+							    .exposed_us = 1200, .change = 77, .final = true}});
+	message_write("chunk", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
+						.chunk = {.round = 6, .layer_index = 2, .phase = PHASE_GATHER, .shard = 1,
+							  .offset = 65536, .count = 16, .square_norm = 0.25}});
+	message_write("confirm", (struct message){.kind = MESSAGE_CONFIRM,
+						  .confirm = {.round = 6, .layer_index = 2, .origin = 1, .hash = 99}});
+	message_write("change", (struct message){.kind = MESSAGE_CHANGE,
+						 .change = {.id = UINT64_C(2) << 32 | 1, .kind = CHANGE_SET,
+							    .setting = SYNC_INTERVAL, .value = 20, .at_round = 10}});
+}
+
+/* Bytes that a friend would never send. */
+static void crafted_write(void)
+{
+	static const struct {
+		const char *name, *bytes;
+		size_t size;
+	} crafted[] = {
+		{"empty", "", 0},
+		{"version-2", "\x08\x02\x10\x01\x19\x01\x00\x00\x00\x00\x00\x00\x00", 13},
+		{"length-4-gib", "\x52\xff\xff\xff\xff\x0f", 6},
+		{"length-2-64", "\x52\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11},
+		{"inner-length", "\x52\x05\x12\xff\xff\xff\x7f", 7},
+		{"long-number", "\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", 13},
+		{"groups", "\x0b\x13\x1b\x1c\x14\x0c", 6},
+		{"field-0", "\x00\x01", 2},
+		{"two-bodies", "\x08\x01\x10\x01\x19\x01\x00\x00\x00\x00\x00\x00\x00\x52\x03\x0a\x01\x61\x6a\x02\x08\x01\x52\x03\x0a\x01\x62",
+		 27},
+		{"escape-in-text", "\x08\x01\x52\x0a\x12\x08\x0a\x03\x1b[J\x12\x01x", 14},
+	};
+	for (size_t i = 0; i < sizeof(crafted) / sizeof(crafted[0]); i++) {
+		file_write("codec", crafted[i].name, crafted[i].bytes, crafted[i].size);
+		file_write("control", crafted[i].name, crafted[i].bytes, crafted[i].size);
+	}
+	char repeated[2000], nested[2000];
+	for (size_t i = 0; i < sizeof(repeated); i += 2)
+		memcpy(repeated + i, i < 4 ? "\x08\x01" : "\x78\x01", 2);
+	for (size_t i = 0; i < sizeof(nested); i += 4) {
+		size_t rest = sizeof(nested) - i - 4;
+		memcpy(nested + i, (const char[4]){0x52, (char)(0x80 | (rest & 0x7f)), (char)(0x80 | (rest >> 7 & 0x7f)), 0}, 4);
+	}
+	file_write("codec", "repeated", repeated, sizeof(repeated));
+	file_write("codec", "nested", nested, sizeof(nested));
+	file_write("control", "repeated", repeated, sizeof(repeated));
+}
+
+static void request_write(enum command command, const char *name)
+{
+	struct control_request request = {.command = command, .setting = "sync.interval", .value = "20", .at_round = 7};
+	unsigned char frame[CONTROL_REQUEST_MAX];
+	size_t size;
+	CHECK(control_request_encode(&request, frame, sizeof(frame), &size) == 0);
+	file_write("control", name, frame, size);
+}
+
+static void description_write(void)
+{
+	static const uint64_t dims[2] = {16, 8}, none[1] = {0};
+	static const uint32_t many = UINT32_MAX;
+	struct description description;
+	description_init(&description);
+	CHECK(description_add_layer(&description, "embedding", NULL) == 0);
+	CHECK(description_add_tensor(&description, "model.embed_tokens.weight", dims, 2, NULL) == 0);
+	CHECK(description_add_layer(&description, "head", NULL) == 0);
+	CHECK(description_add_tensor(&description, "scalar", NULL, 0, NULL) == 0);
+	CHECK(description_add_tensor(&description, "none", none, 1, NULL) == 0);
+	CHECK(description_add_fact(&description, "hidden_size", "8", NULL) == 0);
+	CHECK(description_set_config(&description, "{\"hidden_size\": 8}\n", NULL) == 0);
+	CHECK(description_set_inner(&description, 2, NULL) == 0);
+	char bytes[1024];
+	size_t size = description_bytes(&description);
+	CHECK(size <= sizeof(bytes));
+	description_encode(&description, bytes);
+	file_write("description", "llama", bytes, size);
+	file_write("description", "cut", bytes, size / 2);
+	memcpy(bytes + 16, &many, sizeof(many)); /* layers */
+	file_write("description", "many-layers", bytes, size);
+	description_fini(&description);
+}
+
+/* Header and layer table of a segment as target_segment lays them: 192 bytes each. */
+static void segment_write(void)
+{
+	static const uint64_t dims[1] = {100};
+	struct description description;
+	struct segment segment;
+	char path[4096], bytes[384];
+	description_init(&description);
+	for (int i = 0; i < 3; i++) {
+		const char name[2] = {(char)('a' + i), 0};
+		CHECK(description_add_layer(&description, name, NULL) == 0);
+		CHECK(description_add_tensor(&description, name, dims, 1, NULL) == 0);
+	}
+	CHECK(description_set_inner(&description, 2, NULL) == 0);
+	snprintf(path, sizeof(path), "%s/segment.made", folder);
+	CHECK(segment_create(path, &description, 1, 0, 1, &segment, NULL) == 0);
+	memcpy(bytes, segment.mapping.base, 192);
+	memcpy(bytes + 192, (char *)segment.mapping.base + SEGMENT_PAGE, 192);
+	file_write("segment", "good", bytes, sizeof(bytes));
+	bytes[12] = 2; /* layer_count */
+	file_write("segment", "fewer-layers", bytes, sizeof(bytes));
+	bytes[12] = 3;
+	memset(bytes + 192 + 32, 0xff, 8); /* size of the first layer */
+	file_write("segment", "huge-layer", bytes, sizeof(bytes));
+	segment_close(&segment);
+	unlink(path);
+	description_fini(&description);
+}
+
+int main(int count, char **words)
+{
+	if (count != 2) {
+		fprintf(stderr, "usage: corpus FOLDER\n");
+		return 2;
+	}
+	folder = words[1];
+	mkdir(folder, 0777);
+	messages_write();
+	crafted_write();
+#define X(id, number, name, right, function, help) request_write(id, name);
+	COMMANDS(X)
+#undef X
+	description_write();
+	segment_write();
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* Every file of the fuzzer's corpus through its target, without the fuzzer: what once was found stays found. */
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/codec.h"
+#include "tests/fuzz/target.h"
+
+enum { FILE_MAX = 2 << 20 };
+
+/* Runs target over corpus/name; at least `least` files must be there. */
+static void replay(const char *name, int (*target)(const uint8_t *, size_t), size_t least)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "tests/fuzz/corpus/%s", name);
+	DIR *folder = opendir(path);
+	if (!folder)
+		fail_msg("%s: not there (run from the root of the tree)", path);
+	static uint8_t bytes[FILE_MAX];
+	size_t count = 0;
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "tests/fuzz/corpus/%s/%s", name, entry->d_name);
+		FILE *file = fopen(path, "rb");
+		assert_non_null(file);
+		size_t size = fread(bytes, 1, sizeof(bytes), file);
+		fclose(file);
+		uint8_t *copy = malloc(size ? size : 1); /* of exactly its size, for the address sanitizer */
+		memcpy(copy, bytes, size);
+		assert_int_equal(target(copy, size), 0);
+		free(copy);
+		count++;
+	}
+	closedir(folder);
+	assert_true(count >= least);
+}
+
+static void frames_replay(void **state)
+{
+	(void)state;
+	replay("codec", target_codec, 20);
+}
+
+static void requests_replay(void **state)
+{
+	(void)state;
+	replay("control", target_control, 20);
+}
+
+static void descriptions_replay(void **state)
+{
+	(void)state;
+	replay("description", target_description, 3);
+}
+
+static void segments_replay(void **state)
+{
+	(void)state;
+	replay("segment", target_segment, 3);
+}
+
+/* The corpus is worth something only while its good messages are good: each kind is accepted. */
+static void corpus_has_a_good_message_of_every_kind(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"hello", "refuse", "heartbeat", "roll", "record", "chunk", "confirm", "change"};
+	struct codec *codec = codec_init(aligned_alloc(16, codec_size()));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char path[128];
+		static uint8_t bytes[FILE_MAX];
+		static const float payload[16];
+		snprintf(path, sizeof(path), "tests/fuzz/corpus/codec/%s", names[i]);
+		FILE *file = fopen(path, "rb");
+		assert_non_null(file);
+		size_t size = fread(bytes, 1, sizeof(bytes), file);
+		fclose(file);
+		struct message message;
+		const char *what = "";
+		size_t payload_bytes = !strcmp(names[i], "chunk") ? sizeof(payload) : 0;
+		if (codec_decode(codec, bytes, size, payload, payload_bytes, &message, &what))
+			fail_msg("%s: refused because of %s (make corpus writes it anew)", path, what);
+	}
+	free(codec);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(frames_replay),
+		cmocka_unit_test(requests_replay),
+		cmocka_unit_test(descriptions_replay),
+		cmocka_unit_test(segments_replay),
+		cmocka_unit_test(corpus_has_a_good_message_of_every_kind),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
