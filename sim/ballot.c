@@ -120,7 +120,6 @@ bool ballot_action(struct ballot *ballot, uint32_t rank, const struct action *ac
 			return fail(ballot, "peer %u: paused twice", rank);
 		member->paused = true;
 		member->pauses++;
-		member->paused_rounds = member->paused_rounds * 1000003 + round;
 		ballot->pauses++;
 		return true;
 	case ACTION_RESUME:
@@ -159,10 +158,9 @@ bool ballot_end(struct ballot *ballot)
 	}
 	for (uint32_t rank = 1; rank < ballot->peers; rank++) {
 		const struct ballot_member *first = &ballot->members[0], *member = &ballot->members[rank];
-		if (member->paused_rounds != first->paused_rounds || member->pauses != first->pauses)
-			return fail(ballot, "peer %u: paused after other rounds than peer 0", rank);
-		if (member->resumes != first->resumes || member->paused != first->paused)
-			return fail(ballot, "peer %u: resumed %ju times, peer 0 %ju times", rank, (uintmax_t)member->resumes,
+		if (member->pauses != first->pauses || member->resumes != first->resumes || member->paused != first->paused)
+			return fail(ballot, "peer %u: paused and resumed %ju and %ju times, peer 0 %ju and %ju times", rank,
+				    (uintmax_t)member->pauses, (uintmax_t)member->resumes, (uintmax_t)first->pauses,
 				    (uintmax_t)first->resumes);
 		if (member->checkpoint_rounds != first->checkpoint_rounds)
 			return fail(ballot, "peer %u: checkpoints after other rounds than peer 0", rank);

@@ -1,8 +1,9 @@
 #ifndef EDIT_SIM_BALLOT_H
 #define EDIT_SIM_BALLOT_H
 
-/* Whether the members did the same with the changes proposed: each one is taken up by all after one round, or by none, and exactly
- * after the round that it is bound to; pauses and checkpoints come at equal rounds. Watches notes and actions; changes nothing. */
+/* Whether the members did the same with the changes proposed: each one is taken up by all after one round, or by none, and
+ * exactly after the round that it is bound to; checkpoints come at equal rounds, pauses equally often. Watches notes and
+ * actions; changes nothing. */
 
 #include "core/event.h"
 
@@ -17,7 +18,7 @@ struct ballot_change {
 };
 
 struct ballot_member {
-	uint64_t paused_rounds, checkpoint_rounds; /* digests, compared at the end */
+	uint64_t checkpoint_rounds; /* digest, compared at the end */
 	uint64_t pauses, resumes;
 	bool paused;
 };
