@@ -91,7 +91,7 @@ static void take(struct sync *sync, const struct change *change, struct actions 
 	switch (change->kind) {
 	case CHANGE_SET:
 		sync->next_settings.value[change->setting] = change->value;
-		sync->setting_round[change->setting] = sync->round + 1;
+		sync->next_setting_round[change->setting] = sync->round + 1;
 		break;
 	case CHANGE_PAUSE:
 		if (!sync->paused)
@@ -236,6 +236,7 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 {
 	sync->round++;
 	sync->settings = sync->next_settings;
+	memcpy(sync->setting_round, sync->next_setting_round, sizeof(sync->setting_round));
 	sync->offered = false;
 	sync->next_start = sync->first_open = sync->wanted = 0;
 	sync->sync_us = now_us - sync->offer_us;

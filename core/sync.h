@@ -60,7 +60,7 @@ struct sync {
 	const struct layer *layers;
 	struct link *link;
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
-	uint64_t setting_round[RING_SETTING_COUNT];   /* after which it was changed */
+	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
 	bool offered;                 /* the round in progress has the own worker's offer */
 	bool finished, paused;
