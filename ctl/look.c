@@ -74,6 +74,7 @@ static int look_once(struct session *session, const struct control_request *requ
 	return status;
 }
 
+/* Once, or watched for as long as the daemon answers; a ring that is not healthy is what people watch for. */
 static int look(struct session *session, struct control_request *request, Edit__Control__Reply__BodyCase body)
 {
 	const struct arguments *arguments = session->arguments;
@@ -88,13 +89,15 @@ static int look(struct session *session, struct control_request *request, Edit__
 		status = look_once(session, request, body, is_first);
 		if (session_flush() != 0)
 			return 1;
-		if (status != 0)
+		if (status != 0 && status != edit_error_status(EDIT_ERROR_UNHEALTHY))
 			return status;
 		double now_s = session_clock_s();
 		next_s += arguments->watch_s;
 		if (next_s < now_s)
 			next_s = now_s; /* answers take longer than the interval: do not hurry after them */
 		session_sleep_s(next_s - now_s);
+		if (status != 0 && session->is_terminal && !arguments->json)
+			fputs("\033[H\033[J", stdout); /* what was told then is not drawn over line by line */
 	}
 }
 

@@ -62,7 +62,7 @@ int session_ask(struct session *session, const struct control_request *request, 
 
 void session_print(json_t *object)
 {
-	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
 	fputc('\n', stdout);
 	json_decref(object);
 }

@@ -15,10 +15,11 @@
 
 #define POLL_S 0.1
 
-/* One proposal and what is known of it: the last answer. */
+/* One proposal and what is known of it. */
 struct proposal {
 	struct control_request request;
-	struct answer answer;
+	struct answer answer;     /* the last one */
+	uint64_t completed_round; /* of this node, asked together with it */
 };
 
 static const Edit__Control__Change *change_of(const struct proposal *proposal)
@@ -31,15 +32,31 @@ static bool state_is(const struct proposal *proposal, const char *state)
 	return strcmp(change_of(proposal)->state, state) == 0;
 }
 
-/* Whether nothing more is worth waiting for. A checkpoint that is waited for must have been written. */
+/* Whether nothing more is worth waiting for. "in-force" tells after which round; that round may still be in progress. */
 static bool is_settled(const struct session *session, const struct proposal *proposal)
 {
+	const Edit__Control__Change *change = change_of(proposal);
 	if (state_is(proposal, "dropped"))
 		return true;
-	if (state_is(proposal, "in-force"))
-		return !session->arguments->wait || proposal->request.command != COMMAND_CHECKPOINT ||
-		       change_of(proposal)->folder[0] != '\0';
-	return state_is(proposal, "held") && !session->arguments->wait;
+	if (!session->arguments->wait)
+		return state_is(proposal, "held") || state_is(proposal, "in-force");
+	if (!state_is(proposal, "in-force") || proposal->completed_round < change->round)
+		return false;
+	return proposal->request.command != COMMAND_CHECKPOINT || change->folder[0] != '\0';
+}
+
+/* What of this node's status matters here. Returns 0 or an exit status, told already. */
+static int ask_status(struct session *session, uint64_t *ret_round, uint32_t *ret_member_count)
+{
+	struct control_request request = {.command = COMMAND_STATUS};
+	struct answer answer;
+	int status = session_ask(session, &request, EDIT__CONTROL__REPLY__BODY_STATUS, &answer);
+	if (status != 0)
+		return status;
+	*ret_round = answer.reply->status->round;
+	*ret_member_count = answer.reply->status->member_count;
+	free(answer.block);
+	return 0;
 }
 
 /* Sends the proposal itself, or asks how it is going; replaces the answer. Returns 0 or an exit status, told already. */
@@ -51,7 +68,7 @@ static int ask(struct session *session, struct proposal *proposal, const struct 
 		return status;
 	free(proposal->answer.block);
 	proposal->answer = answer;
-	return 0;
+	return session->arguments->wait ? ask_status(session, &proposal->completed_round, &(uint32_t){0}) : 0;
 }
 
 /* Returns 0 when all are settled, or when there is no time left (is_settled tells which). */
@@ -147,14 +164,9 @@ static int check(struct session *session, const struct proposal *proposals, size
 /* Proposes, follows, tells, and releases the answers. */
 static int steer(struct session *session, struct proposal *proposals, size_t count)
 {
-	struct control_request look = {.command = COMMAND_STATUS};
-	struct answer seen;
+	uint64_t round;
 	uint32_t member_count;
-	int status = session_ask(session, &look, EDIT__CONTROL__REPLY__BODY_STATUS, &seen);
-	if (status != 0)
-		return status;
-	member_count = seen.reply->status->member_count;
-	free(seen.block);
+	int status = ask_status(session, &round, &member_count);
 	for (size_t i = 0; i < count && status == 0; i++)
 		status = ask(session, &proposals[i], &proposals[i].request);
 	if (status == 0)
