@@ -181,6 +181,11 @@ $(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(call objects,core
 bench: $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/worker.py --program $(B)/bench/worker_bench
 
+# ---- The demonstration -----------------------------------------------------------------------------------------------
+
+demo: $(addprefix $(B)/,editd edit-worker editctl)
+	@python3 tests/demo.py --nodes $(NODES) --steps $(STEPS) --build $(B) --out $(B)/demo
+
 # ---- Installing ------------------------------------------------------------------------------------------------------
 
 # One text, two units: NAME.service and, for several nodes on one host, NAME@.service.
