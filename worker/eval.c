@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/arguments.h"
+#include "worker/cmdline.h"
 #include "worker/commands.h"
 #include "worker/complain.h"
 #include "worker/corpus.h"
@@ -51,17 +51,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_DATA: options->data = text; return 0;
 	case KEY_TYPE:
 		if (corpus_type_find(text, &options->type))
-			argument_fail(state, "--data-type: '%s', expected text, u16, u32, llmc or auto", text);
+			cmdline_fail(state, "--data-type: '%s', expected text, u16, u32, llmc or auto", text);
 		return 0;
-	case KEY_BATCH: options->batch = (unsigned)argument_count(state, "--batch", text, 1, 65536); return 0;
-	case KEY_CONTEXT: options->context = (unsigned)argument_count(state, "--context", text, 1, 1 << 20); return 0;
-	case KEY_HOLDOUT: options->holdout = argument_real(state, "--holdout", text, 0, 0.99); return 0;
-	case KEY_THREADS: options->threads = (unsigned)argument_count(state, "--threads", text, 1, 1024); return 0;
+	case KEY_BATCH: options->batch = (unsigned)cmdline_count(state, "--batch", text, 1, 65536); return 0;
+	case KEY_CONTEXT: options->context = (unsigned)cmdline_count(state, "--context", text, 1, 1 << 20); return 0;
+	case KEY_HOLDOUT: options->holdout = cmdline_real(state, "--holdout", text, 0, 0.99); return 0;
+	case KEY_THREADS: options->threads = (unsigned)cmdline_count(state, "--threads", text, 1, 1024); return 0;
 	case KEY_JSON: options->json = true; return 0;
-	case ARGP_KEY_ARG: argument_fail(state, "'%s': not expected, only options are", text);
+	case ARGP_KEY_ARG: cmdline_fail(state, "'%s': not expected, only options are", text);
 	case ARGP_KEY_END:
 		if (!options->model || !options->data)
-			argument_fail(state, "%s is missing", options->model ? "--data FILE" : "--model DIR");
+			cmdline_fail(state, "%s is missing", options->model ? "--data FILE" : "--model DIR");
 		return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}

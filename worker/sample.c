@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/arguments.h"
+#include "worker/cmdline.h"
 #include "worker/commands.h"
 #include "worker/complain.h"
 #include "worker/draw.h"
@@ -47,18 +47,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_MODEL: options->model = text; return 0;
 	case KEY_PROMPT: options->prompt = text; return 0;
 	case KEY_IDS: options->ids = text; return 0;
-	case KEY_TOKENS: options->token_count = argument_count(state, "--tokens", text, 1, 1 << 30); return 0;
-	case KEY_TEMPERATURE: options->temperature = argument_real(state, "--temperature", text, 0, 100); return 0;
-	case KEY_SEED: options->seed = argument_count(state, "--seed", text, 0, UINT64_MAX); return 0;
-	case KEY_THREADS: options->threads = (unsigned)argument_count(state, "--threads", text, 1, 1024); return 0;
-	case ARGP_KEY_ARG: argument_fail(state, "'%s': not expected, only options are", text);
+	case KEY_TOKENS: options->token_count = cmdline_count(state, "--tokens", text, 1, 1 << 30); return 0;
+	case KEY_TEMPERATURE: options->temperature = cmdline_real(state, "--temperature", text, 0, 100); return 0;
+	case KEY_SEED: options->seed = cmdline_count(state, "--seed", text, 0, UINT64_MAX); return 0;
+	case KEY_THREADS: options->threads = (unsigned)cmdline_count(state, "--threads", text, 1, 1024); return 0;
+	case ARGP_KEY_ARG: cmdline_fail(state, "'%s': not expected, only options are", text);
 	case ARGP_KEY_END:
 		if (!options->model)
-			argument_fail(state, "--model DIR is missing");
+			cmdline_fail(state, "--model DIR is missing");
 		if (!options->prompt == !options->ids)
-			argument_fail(state, "expected either --prompt TEXT or --prompt-ids N,N,...");
+			cmdline_fail(state, "expected either --prompt TEXT or --prompt-ids N,N,...");
 		if (options->prompt && !*options->prompt)
-			argument_fail(state, "--prompt: empty, expected at least one byte to continue");
+			cmdline_fail(state, "--prompt: empty, expected at least one byte to continue");
 		return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}

@@ -121,7 +121,7 @@ static void apply_gradient(struct training *training, uint64_t begun_us)
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);
 	bool is_finite = llama_step(training->member->llama, &options->adamw, training->rate * factor, number, &training->norm);
 	if (!is_finite && !training->was_nonfinite)
-		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number, training->loss);
+		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number, fabs(training->loss));
 	training->was_nonfinite = !is_finite;
 	if (drill_is_on(options->drills, options->drill_count, DRILL_NAN, number, &factor)) {
 		say(SAY_NOTICE, "drill: step %" PRIu64 " leaves a NaN in layer %u", number, training->member->layer_count / 2);
@@ -205,7 +205,8 @@ static int train(struct training *training, struct edit_worker *worker, const st
 		say(SAY_NOTICE, "stopped by a signal after step %" PRIu64 "; started again, it goes on from there", training->step);
 		return 0;
 	}
-	say(SAY_NOTICE, "%s after step %" PRIu64, result == EDIT_WORKER_STOP ? "told to stop" : "finished", training->step);
+	say(SAY_NOTICE, "%s after step %" PRIu64, training->step < options->step_count ? "told to stop" : "finished",
+	    training->step);
 	if (edit_worker_finish(worker))
 		say(SAY_WARNING, "the daemon did not hear that training has ended (%s)", edit_worker_error(worker));
 	return 0;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "proto/text.h"
-#include "worker/arguments.h"
+#include "worker/cmdline.h"
 #include "worker/commands.h"
 #include "worker/threads.h"
 #include "worker/train_options.h"
@@ -66,25 +66,25 @@ static void finish(const struct argp_state *state, const struct parsing *parsing
 {
 	struct train_options *options = parsing->options;
 	if (!options->model || !options->data)
-		argument_fail(state, "%s is missing", options->model ? "--data FILE" : "--model DIR");
+		cmdline_fail(state, "%s is missing", options->model ? "--data FILE" : "--model DIR");
 	options->schedule.total_steps = options->step_count;
 	if (!parsing->has_min_lr)
 		options->schedule.floor = options->schedule.peak / 10;
 	if (!parsing->has_warmup)
 		options->schedule.warmup_steps = u64_min(100, options->step_count / 10);
 	if (options->schedule.floor > options->schedule.peak)
-		argument_fail(state, "--min-lr: %g, expected at most --lr (%g)", options->schedule.floor, options->schedule.peak);
+		cmdline_fail(state, "--min-lr: %g, expected at most --lr (%g)", options->schedule.floor, options->schedule.peak);
 	if (options->schedule.warmup_steps > options->step_count)
-		argument_fail(state, "--warmup: %llu, expected at most --steps (%llu)",
+		cmdline_fail(state, "--warmup: %llu, expected at most --steps (%llu)",
 			      (unsigned long long)options->schedule.warmup_steps, (unsigned long long)options->step_count);
 }
 
 static void add_drill(const struct argp_state *state, struct train_options *options, const char *text)
 {
 	if (options->drill_count == DRILL_COUNT_MAX)
-		argument_fail(state, "--drill: more than %d", DRILL_COUNT_MAX);
+		cmdline_fail(state, "--drill: more than %d", DRILL_COUNT_MAX);
 	if (drill_read(text, &options->drills[options->drill_count]))
-		argument_fail(state, "--drill: '%s', expected KIND@STEP[xFACTOR][+COUNT] with nan, scale or slow, such as slow@100x4+50",
+		cmdline_fail(state, "--drill: '%s', expected KIND@STEP[xFACTOR][+COUNT] with nan, scale or slow, such as slow@100x4+50",
 			      text);
 	options->drill_count++;
 }
@@ -94,19 +94,19 @@ static bool parse_adamw(int key, const char *text, const struct argp_state *stat
 {
 	struct train_options *options = parsing->options;
 	switch (key) {
-	case KEY_LR: options->schedule.peak = argument_real(state, "--lr", text, 0, 1e6); return true;
+	case KEY_LR: options->schedule.peak = cmdline_real(state, "--lr", text, 0, 1e6); return true;
 	case KEY_MIN_LR:
-		options->schedule.floor = argument_real(state, "--min-lr", text, 0, 1e6);
+		options->schedule.floor = cmdline_real(state, "--min-lr", text, 0, 1e6);
 		parsing->has_min_lr = true;
 		return true;
 	case KEY_WARMUP:
-		options->schedule.warmup_steps = argument_count(state, "--warmup", text, 0, 1000000000);
+		options->schedule.warmup_steps = cmdline_count(state, "--warmup", text, 0, 1000000000);
 		parsing->has_warmup = true;
 		return true;
-	case KEY_DECAY: options->adamw.weight_decay = argument_real(state, "--weight-decay", text, 0, 1000); return true;
-	case KEY_BETA1: options->adamw.beta1 = argument_real(state, "--beta1", text, 0, 0.999999); return true;
-	case KEY_BETA2: options->adamw.beta2 = argument_real(state, "--beta2", text, 0, 0.999999); return true;
-	case KEY_CLIP: options->adamw.clip_norm = argument_real(state, "--clip", text, 0, 1e30); return true;
+	case KEY_DECAY: options->adamw.weight_decay = cmdline_real(state, "--weight-decay", text, 0, 1000); return true;
+	case KEY_BETA1: options->adamw.beta1 = cmdline_real(state, "--beta1", text, 0, 0.999999); return true;
+	case KEY_BETA2: options->adamw.beta2 = cmdline_real(state, "--beta2", text, 0, 0.999999); return true;
+	case KEY_CLIP: options->adamw.clip_norm = cmdline_real(state, "--clip", text, 0, 1e30); return true;
 	default: return false;
 	}
 }
@@ -119,28 +119,28 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	switch (key) {
 	case KEY_SOCKET: options->socket_path = text; return 0;
-	case KEY_WAIT: options->wait_s = argument_real(state, "--wait", text, 0, INFINITY); return 0;
+	case KEY_WAIT: options->wait_s = cmdline_real(state, "--wait", text, 0, INFINITY); return 0;
 	case KEY_RUN:
 		if (!text_is_name(text))
-			argument_fail(state, "--run: '%s', expected 1 to 63 of a-z, 0-9 and -", text);
+			cmdline_fail(state, "--run: '%s', expected 1 to 63 of a-z, 0-9 and -", text);
 		options->run = text;
 		return 0;
 	case KEY_MODEL: options->model = text; return 0;
 	case KEY_DATA: options->data = text; return 0;
 	case KEY_TYPE:
 		if (corpus_type_find(text, &options->corpus.type))
-			argument_fail(state, "--data-type: '%s', expected text, u16, u32, llmc or auto", text);
+			cmdline_fail(state, "--data-type: '%s', expected text, u16, u32, llmc or auto", text);
 		return 0;
-	case KEY_HOLDOUT: options->corpus.holdout = argument_real(state, "--holdout", text, 0, 0.99); return 0;
-	case KEY_SEED: options->seed = argument_count(state, "--seed", text, 0, UINT64_MAX); return 0;
-	case KEY_STEPS: options->step_count = argument_count(state, "--steps", text, 1, 1000000000); return 0;
-	case KEY_BATCH: options->batch = (unsigned)argument_count(state, "--batch", text, 1, 65536); return 0;
-	case KEY_CONTEXT: options->corpus.context = (uint32_t)argument_count(state, "--context", text, 1, 1 << 20); return 0;
-	case KEY_ACCUMULATE: options->accumulate = (unsigned)argument_count(state, "--accumulate", text, 1, 65536); return 0;
-	case KEY_THREADS: options->threads = (unsigned)argument_count(state, "--threads", text, 1, 1024); return 0;
-	case KEY_LOG: options->log_interval_s = argument_real(state, "--log-interval", text, 0, 1e9); return 0;
+	case KEY_HOLDOUT: options->corpus.holdout = cmdline_real(state, "--holdout", text, 0, 0.99); return 0;
+	case KEY_SEED: options->seed = cmdline_count(state, "--seed", text, 0, UINT64_MAX); return 0;
+	case KEY_STEPS: options->step_count = cmdline_count(state, "--steps", text, 1, 1000000000); return 0;
+	case KEY_BATCH: options->batch = (unsigned)cmdline_count(state, "--batch", text, 1, 65536); return 0;
+	case KEY_CONTEXT: options->corpus.context = (uint32_t)cmdline_count(state, "--context", text, 1, 1 << 20); return 0;
+	case KEY_ACCUMULATE: options->accumulate = (unsigned)cmdline_count(state, "--accumulate", text, 1, 65536); return 0;
+	case KEY_THREADS: options->threads = (unsigned)cmdline_count(state, "--threads", text, 1, 1024); return 0;
+	case KEY_LOG: options->log_interval_s = cmdline_real(state, "--log-interval", text, 0, 1e9); return 0;
 	case KEY_DRILL: add_drill(state, options, text); return 0;
-	case ARGP_KEY_ARG: argument_fail(state, "'%s': not expected, only options are", text);
+	case ARGP_KEY_ARG: cmdline_fail(state, "'%s': not expected, only options are", text);
 	case ARGP_KEY_END: finish(state, parsing); return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}
