@@ -10,6 +10,7 @@ enum {
 	CACHE_LINE = 64,              /* bytes; every array begins on one */
 	WIDTH_MAX = 1 << 27,          /* of any matrix, so that sizes and the integers of BLAS do not overflow */
 	BLOCK_MAX = 1 << 16,
+	CHUNK_ROWS = 512,             /* enough for full speed of the products, few enough for the caches */
 	LOGIT_BUDGET = 2 << 20,       /* elements of logits at a time, */
 	LOGIT_ROWS_MIN = ATTENTION_TILE /* unless that would be fewer rows than these: then the head's matrix costs more */
 };
@@ -54,7 +55,7 @@ static void cut_training(struct llama *model, struct cutter *cutter)
 	for (unsigned layer = 0; layer < model->layer_count; layer++)
 		model->gradient[layer] = cut(cutter, llama_layer_size(&model->config, layer), 1);
 	model->d_residual = cut(cutter, rows, model->hidden);
-	model->d_normal = cut(cutter, rows, model->hidden);
+	model->d_normal = cut(cutter, size_max(model->chunk_rows, model->logit_rows), model->hidden);
 	model->d_attended = cut(cutter, rows, model->query_width);
 	model->d_qkv = cut(cutter, rows, model->qkv_width);
 }
@@ -70,8 +71,8 @@ static void cut_all(struct llama *model, struct cutter *cutter)
 	}
 	model->final = cut(cutter, rows, model->hidden);
 	model->final_rstd = cut(cutter, rows, 1);
-	model->normal = cut(cutter, rows, model->hidden);
-	model->activation = cut(cutter, rows, model->intermediate);
+	model->normal = cut(cutter, size_max(model->chunk_rows, model->logit_rows), model->hidden);
+	model->activation = cut(cutter, model->chunk_rows, model->intermediate);
 	model->logits = cut(cutter, model->logit_rows, model->config.vocab_size);
 	model->cosines = cut(cutter, model->position_limit, half);
 	model->sines = cut(cutter, model->position_limit, half);
@@ -122,6 +123,7 @@ static void set_sizes(struct llama *model)
 	model->qkv_width = model->query_width + 2 * model->kv_width;
 	model->row_limit = (size_t)model->limits.batch * model->limits.time;
 	model->position_limit = size_max(model->limits.time, model->limits.cache_time);
+	model->chunk_rows = size_min(model->row_limit, CHUNK_ROWS);
 	model->logit_rows = size_min(model->row_limit, size_max(LOGIT_BUDGET / config->vocab_size, LOGIT_ROWS_MIN));
 }
 

@@ -3,14 +3,12 @@
 
 #include "worker/llama_model.h"
 
-#include <string.h>
-
-/* d_residual += gradient through norm(input), whose result's gradient is d_normal. */
-static void norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
-			  size_t rows)
+void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
+			 size_t first, size_t rows)
 {
-	rms_norm_backward(model->d_residual, model->gradient[layer] + offset, model->d_normal, rstd, input,
-			  model->theta[layer] + offset, rows, model->hidden);
+	size_t begin = first * model->hidden;
+	rms_norm_backward(model->d_residual + begin, model->gradient[layer] + offset, model->d_normal, rstd + first,
+			  input + begin, model->theta[layer] + offset, rows, model->hidden);
 }
 
 /* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the layer. */
@@ -24,22 +22,44 @@ static void linear_backward(struct llama *model, unsigned layer, size_t offset, 
 		  const_matrix(model->theta[layer] + offset, hidden), rows, hidden, width, 0);
 }
 
-static void mlp_backward(struct llama *model, unsigned block, size_t rows)
+static void mlp_backward(struct llama *model, unsigned block, size_t first, size_t rows)
 {
 	unsigned layer = block + 1;
 	const float *w = model->theta[layer];
 	const struct offsets *at = &model->at;
 	const struct saved *s = &model->saved[block];
 	size_t hidden = model->hidden, width = model->intermediate;
-	struct const_matrix d = const_matrix(model->d_residual, hidden);
+	struct const_matrix d = const_matrix(model->d_residual + first * hidden, hidden);
+	float *gate_up = s->gate_up + first * 2 * width;
 
 	matmul_nn(matrix(model->activation, width), d, const_matrix(w + at->down, width), rows, width, hidden, 0);
-	swiglu_backward(model->activation, s->gate_up, rows, width);
+	swiglu_backward(model->activation, gate_up, rows, width);
 	matmul_tn(matrix(model->gradient[layer] + at->down, width), d, const_matrix(model->activation, width), hidden, width,
 		  rows, 1);
-	rms_norm_again(model->normal, s->rstd_2, s->middle, w + at->norm_2, rows, hidden);
-	linear_backward(model, layer, at->gate_up, s->gate_up, rows, 2 * width);
-	norm_backward(model, layer, at->norm_2, s->rstd_2, s->middle, rows);
+	rms_norm_again(model->normal, s->rstd_2 + first, s->middle + first * hidden, w + at->norm_2, rows, hidden);
+	linear_backward(model, layer, at->gate_up, gate_up, rows, 2 * width);
+	llama_norm_backward(model, layer, at->norm_2, s->rstd_2, s->middle, first, rows);
+}
+
+/* d_attended, and the gradient of o. */
+static void o_backward(struct llama *model, unsigned block, size_t first, size_t rows)
+{
+	size_t hidden = model->hidden, width = model->query_width;
+	struct const_matrix d = const_matrix(model->d_residual + first * hidden, hidden);
+	matmul_nn(matrix(model->d_attended + first * width, width), d,
+		  const_matrix(model->theta[block + 1] + model->at.o, width), rows, width, hidden, 0);
+	matmul_tn(matrix(model->gradient[block + 1] + model->at.o, width), d,
+		  const_matrix(model->saved[block].attended + first * width, width), hidden, width, rows, 1);
+}
+
+static void qkv_backward(struct llama *model, unsigned block, size_t first, size_t rows)
+{
+	unsigned layer = block + 1;
+	const struct saved *s = &model->saved[block];
+	rms_norm_again(model->normal, s->rstd_1 + first, s->input + first * model->hidden,
+		       model->theta[layer] + model->at.norm_1, rows, model->hidden);
+	linear_backward(model, layer, model->at.qkv, model->d_qkv + first * model->qkv_width, rows, model->qkv_width);
+	llama_norm_backward(model, layer, model->at.norm_1, s->rstd_1, s->input, first, rows);
 }
 
 /* d_qkv from d_attended, before the rotary embedding. */
@@ -70,21 +90,17 @@ static void attend_backward(struct llama *model, unsigned block, const struct pa
 	}
 }
 
-static void attention_part_backward(struct llama *model, unsigned block, const struct pass *pass)
+/* In d_residual, from the gradient to the block's output to that to its input; chunk by chunk as block_forward. */
+static void block_backward(struct llama *model, unsigned block, const struct pass *pass)
 {
-	unsigned layer = block + 1;
-	const float *w = model->theta[layer];
-	const struct offsets *at = &model->at;
-	const struct saved *s = &model->saved[block];
-	size_t rows = pass->rows, hidden = model->hidden, width = model->query_width;
-	struct const_matrix d = const_matrix(model->d_residual, hidden);
-
-	matmul_nn(matrix(model->d_attended, width), d, const_matrix(w + at->o, width), rows, width, hidden, 0);
-	matmul_tn(matrix(model->gradient[layer] + at->o, width), d, const_matrix(s->attended, width), hidden, width, rows, 1);
+	size_t chunk = model->chunk_rows;
+	for (size_t first = 0; first < pass->rows; first += chunk) {
+		mlp_backward(model, block, first, size_min(chunk, pass->rows - first));
+		o_backward(model, block, first, size_min(chunk, pass->rows - first));
+	}
 	attend_backward(model, block, pass);
-	rms_norm_again(model->normal, s->rstd_1, s->input, w + at->norm_1, rows, hidden);
-	linear_backward(model, layer, at->qkv, model->d_qkv, rows, model->qkv_width);
-	norm_backward(model, layer, at->norm_1, s->rstd_1, s->input, rows);
+	for (size_t first = 0; first < pass->rows; first += chunk)
+		qkv_backward(model, block, first, size_min(chunk, pass->rows - first));
 }
 
 static void embedding_backward(struct llama *model, const struct pass *pass)
@@ -95,37 +111,24 @@ static void embedding_backward(struct llama *model, const struct pass *pass)
 	}
 }
 
-/* Loss, and the backward of the last layer: leaves the gradient to `final` in d_residual. */
-static int head_pass(struct llama *model, const struct pass *pass, double weight, double *ret_loss)
-{
-	int error = llama_hold_head(model);
-	if (error)
-		return error;
-	*ret_loss = llama_loss(model, pass, weight);
-	memset(model->d_residual, 0, pass->rows * model->hidden * sizeof(float));
-	norm_backward(model, model->layer_count - 1, model->at.norm, model->final_rstd, model->final, pass->rows);
-	llama_drop_head(model);
-	return 0;
-}
-
 int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time, double weight,
 		     double *ret_loss)
 {
 	struct pass pass = llama_pass(model, tokens, batch, time);
-	double loss;
 	CHECK(model->limits.training);
 	CHECK(weight > 0);
 	int error = llama_forward(model, &pass);
 	if (!error)
-		error = head_pass(model, &pass, weight, &loss);
+		error = llama_hold_head(model);
 	if (error)
 		return error;
+	double loss = llama_loss(model, &pass, weight);
+	llama_drop_head(model);
 	for (unsigned block = model->block_count; block-- > 0;) {
 		error = llama_hold(model, block + 1);
 		if (error)
 			return error;
-		mlp_backward(model, block, pass.rows);
-		attention_part_backward(model, block, &pass);
+		block_backward(model, block, &pass);
 		llama_drop(model, block + 1);
 	}
 	embedding_backward(model, &pass);

@@ -58,30 +58,60 @@ static void attend(struct llama *model, unsigned block, const struct pass *pass)
 	}
 }
 
-/* output = input + attention(norm_1(input)), then + MLP(norm_2(that)); output may be input. */
-static void block_forward(struct llama *model, unsigned block, const struct pass *pass, float *output)
+/* qkv = norm_1(input) w^T for the rows [first, first + rows) */
+static void project_qkv(struct llama *model, unsigned block, size_t first, size_t rows)
+{
+	const float *w = model->theta[block + 1];
+	const struct saved *s = &model->saved[block];
+	size_t hidden = model->hidden, width = model->qkv_width;
+	rms_norm(model->normal, s->rstd_1 + first, s->input + first * hidden, w + model->at.norm_1, rows, hidden,
+		 model->config.rms_norm_eps);
+	matmul_nt(matrix(s->qkv + first * width, width), const_matrix(model->normal, hidden),
+		  const_matrix(w + model->at.qkv, hidden), rows, width, hidden, 1, 0);
+}
+
+/* middle = input + attended o^T */
+static void add_attention(struct llama *model, unsigned block, size_t first, size_t rows)
+{
+	const struct saved *s = &model->saved[block];
+	size_t hidden = model->hidden, width = model->query_width;
+	float *middle = s->middle + first * hidden;
+	memcpy(middle, s->input + first * hidden, rows * hidden * sizeof(float));
+	matmul_nt(matrix(middle, hidden), const_matrix(s->attended + first * width, width),
+		  const_matrix(model->theta[block + 1] + model->at.o, width), rows, hidden, width, 1, 1);
+}
+
+/* output = middle + MLP(norm_2(middle)) */
+static void add_mlp(struct llama *model, unsigned block, size_t first, size_t rows, float *output)
 {
 	const float *w = model->theta[block + 1];
 	const struct offsets *at = &model->at;
-	struct saved *s = &model->saved[block];
-	size_t rows = pass->rows, hidden = model->hidden, width = model->intermediate;
-	struct const_matrix normal = const_matrix(model->normal, hidden);
-
-	rms_norm(model->normal, s->rstd_1, s->input, w + at->norm_1, rows, hidden, model->config.rms_norm_eps);
-	matmul_nt(matrix(s->qkv, model->qkv_width), normal, const_matrix(w + at->qkv, hidden), rows, model->qkv_width,
-		  hidden, 1, 0);
-	attend(model, block, pass);
-	memcpy(s->middle, s->input, rows * hidden * sizeof(float));
-	matmul_nt(matrix(s->middle, hidden), const_matrix(s->attended, model->query_width),
-		  const_matrix(w + at->o, model->query_width), rows, hidden, model->query_width, 1, 1);
-
-	rms_norm(model->normal, s->rstd_2, s->middle, w + at->norm_2, rows, hidden, model->config.rms_norm_eps);
-	matmul_nt(matrix(s->gate_up, 2 * width), normal, const_matrix(w + at->gate_up, hidden), rows, 2 * width, hidden, 1,
-		  0);
-	swiglu(model->activation, s->gate_up, rows, width);
-	memcpy(output, s->middle, rows * hidden * sizeof(float));
+	const struct saved *s = &model->saved[block];
+	size_t hidden = model->hidden, width = model->intermediate;
+	const float *middle = s->middle + first * hidden;
+	float *gate_up = s->gate_up + first * 2 * width;
+	output += first * hidden;
+	rms_norm(model->normal, s->rstd_2 + first, middle, w + at->norm_2, rows, hidden, model->config.rms_norm_eps);
+	matmul_nt(matrix(gate_up, 2 * width), const_matrix(model->normal, hidden), const_matrix(w + at->gate_up, hidden),
+		  rows, 2 * width, hidden, 1, 0);
+	swiglu(model->activation, gate_up, rows, width);
+	memcpy(output, middle, rows * hidden * sizeof(float));
 	matmul_nt(matrix(output, hidden), const_matrix(model->activation, width), const_matrix(w + at->down, width), rows,
 		  hidden, width, 1, 1);
+}
+
+/* From the block's input to output, which may be the same. What works row by row goes chunk by chunk, so that the results of one
+ * operation are still in the cache for the next. */
+static void block_forward(struct llama *model, unsigned block, const struct pass *pass, float *output)
+{
+	size_t chunk = model->chunk_rows;
+	for (size_t first = 0; first < pass->rows; first += chunk)
+		project_qkv(model, block, first, size_min(chunk, pass->rows - first));
+	attend(model, block, pass);
+	for (size_t first = 0; first < pass->rows; first += chunk) {
+		add_attention(model, block, first, size_min(chunk, pass->rows - first));
+		add_mlp(model, block, first, size_min(chunk, pass->rows - first), output);
+	}
 }
 
 int llama_forward(struct llama *model, const struct pass *pass)
@@ -135,30 +165,27 @@ float *llama_head_gradient(const struct llama *model)
 	return model->gradient[layer] + model->at.head;
 }
 
-/* normal = norm(final) */
-static void final_norm(struct llama *model, size_t rows)
+/* logits[rows, vocab_size] = norm(final) head^T for the rows [first, first + rows) */
+static void head_forward(struct llama *model, float *logits, size_t first, size_t rows)
 {
-	rms_norm(model->normal, model->final_rstd, model->final, model->theta[model->layer_count - 1] + model->at.norm,
-		 rows, model->hidden, model->config.rms_norm_eps);
+	size_t hidden = model->hidden, vocab_size = model->config.vocab_size;
+	rms_norm(model->normal, model->final_rstd + first, model->final + first * hidden,
+		 model->theta[model->layer_count - 1] + model->at.norm, rows, hidden, model->config.rms_norm_eps);
+	matmul_nt(matrix(logits, vocab_size), const_matrix(model->normal, hidden), const_matrix(llama_head(model), hidden),
+		  rows, vocab_size, hidden, 1, 0);
 }
 
-/* logits[rows, vocab_size] = normal[first...] head^T */
-static void head_logits(struct llama *model, float *logits, size_t first, size_t rows)
-{
-	matmul_nt(matrix(logits, model->config.vocab_size),
-		  const_matrix(model->normal + first * model->hidden, model->hidden),
-		  const_matrix(llama_head(model), model->hidden), rows, model->config.vocab_size, model->hidden, 1, 0);
-}
-
-/* From the gradient in logits, of the rows from first on, to those of the head and of its input. */
+/* From the gradient in logits to those of the head, the final norm and its input. */
 static void head_backward(struct llama *model, size_t first, size_t rows)
 {
 	size_t hidden = model->hidden, vocab_size = model->config.vocab_size;
 	struct const_matrix d_logits = const_matrix(model->logits, vocab_size);
-	matmul_nn(matrix(model->d_normal + first * hidden, hidden), d_logits, const_matrix(llama_head(model), hidden), rows,
-		  hidden, vocab_size, 0);
-	matmul_tn(matrix(llama_head_gradient(model), hidden), d_logits,
-		  const_matrix(model->normal + first * hidden, hidden), vocab_size, hidden, rows, 1);
+	matmul_tn(matrix(llama_head_gradient(model), hidden), d_logits, const_matrix(model->normal, hidden), vocab_size,
+		  hidden, rows, 1);
+	matmul_nn(matrix(model->d_normal, hidden), d_logits, const_matrix(llama_head(model), hidden), rows, hidden,
+		  vocab_size, 0);
+	memset(model->d_residual + first * hidden, 0, rows * hidden * sizeof(float));
+	llama_norm_backward(model, model->layer_count - 1, model->at.norm, model->final_rstd, model->final, first, rows);
 }
 
 double llama_loss(struct llama *model, const struct pass *pass, double scale)
@@ -166,10 +193,9 @@ double llama_loss(struct llama *model, const struct pass *pass, double scale)
 	size_t vocab_size = model->config.vocab_size;
 	float row_scale = (float)(scale / (double)pass->rows);
 	double sum = 0;
-	final_norm(model, pass->rows);
 	for (size_t first = 0; first < pass->rows; first += model->logit_rows) {
 		size_t rows = size_min(model->logit_rows, pass->rows - first);
-		head_logits(model, model->logits, first, rows);
+		head_forward(model, model->logits, first, rows);
 		for (size_t r = 0; r < rows; r++) {
 			size_t row = first + r;
 			uint32_t target = pass->tokens[row / pass->time * pass->token_stride + row % pass->time + 1];
@@ -210,8 +236,9 @@ int llama_logits(struct llama *model, const uint32_t *tokens, unsigned batch, un
 		error = llama_hold_head(model);
 	if (error)
 		return error;
-	final_norm(model, pass.rows);
-	head_logits(model, ret_logits, 0, pass.rows);
+	for (size_t first = 0; first < pass.rows; first += model->logit_rows)
+		head_forward(model, ret_logits + first * model->config.vocab_size, first,
+			     size_min(model->logit_rows, pass.rows - first));
 	llama_drop_head(model);
 	return 0;
 }
@@ -246,11 +273,8 @@ int llama_extend(struct llama *model, const uint32_t *tokens, unsigned count, fl
 		}
 		done += rows;
 		model->position += rows;
-		if (done == count) {
-			memmove(model->final, model->final + (rows - 1) * model->hidden, model->hidden * sizeof(float));
-			final_norm(model, 1);
-			head_logits(model, ret_logits, 0, 1);
-		}
+		if (done == count)
+			head_forward(model, ret_logits, rows - 1, 1);
 		llama_drop_head(model);
 	}
 	return 0;

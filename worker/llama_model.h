@@ -35,6 +35,7 @@ struct llama {
 	size_t query_width, kv_width, qkv_width; /* heads x head_dim: of q; of k; of q, k and v together */
 	size_t row_limit;                        /* limits.batch x limits.time */
 	size_t position_limit;                   /* positions with rotary angles */
+	size_t chunk_rows;                       /* rows that pass through a chain of operations at a time */
 	size_t logit_rows;                       /* rows whose logits exist at a time */
 
 	float **theta, **inner; /* [layer_count] the caller's */
@@ -42,12 +43,13 @@ struct llama {
 	struct saved *saved;    /* [block_count] */
 
 	float *final, *final_rstd;          /* [rows, hidden] residual stream after the last block; [rows] */
-	float *normal;                      /* [rows, hidden] result of the norm at hand */
-	float *activation;                  /* [rows, intermediate] of the MLP at hand, or its gradient */
+	float *normal;                      /* [chunk_rows or logit_rows, hidden] result of the norm at hand */
+	float *activation;                  /* [chunk_rows, intermediate] of the MLP at hand, or its gradient */
 	float *logits;                      /* [logit_rows, vocab_size], or their gradient */
 	float *cosines, *sines;             /* [position_limit, head_dim / 2] */
 	float *scratch;                     /* of the attention */
-	float *d_residual, *d_normal;       /* [rows, hidden] gradients, like the next two only with training */
+	float *d_residual;                  /* [rows, hidden] gradient, like the next three only with training */
+	float *d_normal;                    /* as normal */
 	float *d_attended, *d_qkv;          /* [rows, query_width], [rows, qkv_width] */
 
 	float *cache;      /* [block_count, limits.cache_time, 2 kv_width]: of each row k, then v */
@@ -65,6 +67,11 @@ struct pass {
 	bool is_cached; /* continues the sequence in the cache; batch is 1 */
 };
 
+/* d_residual += gradient through a norm, for the rows from first on. input: the norm's, [rows, hidden] and rstd [rows] of the whole pass;
+ * its weights lie at offset in the layer; d_normal holds the gradient to its result. In llama_backward.c. */
+void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
+			 size_t first, size_t rows);
+
 /* Asks for and gives back a layer's parameters by the hooks. */
 int llama_hold(const struct llama *model, unsigned layer);
 void llama_drop(const struct llama *model, unsigned layer);
@@ -81,7 +88,7 @@ void llama_drop_head(struct llama *model);
 const float *llama_head(const struct llama *model);
 float *llama_head_gradient(const struct llama *model);
 /* Mean cross-entropy over the pass, whose tokens have their targets one place behind. scale 0: nothing else. Otherwise adds scale x
- * gradient to the head's and writes it to d_normal, the gradient to the final norm's result. */
+ * gradient to those of the last layer and of the head, and writes to d_residual the gradient to `final`. */
 double llama_loss(struct llama *model, const struct pass *pass, double scale);
 /* The pass of a batch with targets. */
 struct pass llama_pass(const struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time);
