@@ -338,8 +338,8 @@ static uint32_t read_number(struct reader *reader)
 	return number;
 }
 
-/* A text of up to bytes_max bytes into buffer[bytes_max + 1]. */
-static const char *read_text(struct reader *reader, char *buffer, size_t bytes_max)
+/* Bytes of a text of up to bytes_max bytes, and their count; nothing after a fault. */
+static const char *read_span(struct reader *reader, size_t bytes_max, size_t *ret_length)
 {
 	size_t length = read_number(reader);
 	if (length > bytes_max)
@@ -347,23 +347,29 @@ static const char *read_text(struct reader *reader, char *buffer, size_t bytes_m
 	const char *bytes = read_bytes(reader, length);
 	if (bytes && memchr(bytes, 0, length))
 		read_fail(reader, "a zero byte in a text");
-	if (reader->error)
-		length = 0;
-	if (length > 0)
-		memcpy(buffer, bytes, length);
+	*ret_length = reader->error ? 0 : length;
+	return reader->error ? "" : bytes;
+}
+
+/* A text of up to bytes_max bytes into buffer[bytes_max + 1]. */
+static void read_text(struct reader *reader, char *buffer, size_t bytes_max)
+{
+	size_t length;
+	const char *bytes = read_span(reader, bytes_max, &length);
+	memcpy(buffer, bytes, length);
 	buffer[length] = 0;
-	return buffer;
 }
 
 static void read_config(struct reader *reader, struct description *description)
 {
-	char *text = malloc(DESCRIPTION_CONFIG_MAX + 1);
+	size_t length;
+	const char *bytes = read_span(reader, DESCRIPTION_CONFIG_MAX, &length);
+	char *text = strndup(bytes, length);
 	if (!text) {
 		reader->error = memory_fail(reader->why);
 		return;
 	}
-	read_text(reader, text, DESCRIPTION_CONFIG_MAX);
-	if (!reader->error && text[0])
+	if (!reader->error && length > 0)
 		reader->error = description_set_config(description, text, reader->why);
 	free(text);
 }

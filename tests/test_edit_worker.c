@@ -337,6 +337,17 @@ static void final_step_offers_and_waits_for_its_round(void **state)
 	edit_worker_free(worker);
 }
 
+static void final_round_that_stops_the_worker_is_complete_all_the_same(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_begin(end.socket_path);
+	atomic_store(&end.is_last, 1); /* sets the stop word once all layers are published */
+	must(worker, worker_step(worker, 0, 1));
+	assert_true(edit_worker_theta(worker, 2)[4] == 11);
+	assert_int_equal(edit_worker_acquire(worker, 0, NULL), EDIT_WORKER_STOP);
+	edit_worker_free(worker);
+}
+
 static void old_offer_step_is_not_offered_twice(void **state)
 {
 	(void)state;
@@ -396,6 +407,7 @@ int main(void)
 		END_TEST(stopped_worker_leaves_its_loop),
 		END_TEST(signal_ends_a_wait),
 		END_TEST(final_step_offers_and_waits_for_its_round),
+		END_TEST(final_round_that_stops_the_worker_is_complete_all_the_same),
 		END_TEST(old_offer_step_is_not_offered_twice),
 		END_TEST(stepping_a_layer_on_the_ring_is_told),
 		END_TEST(step_that_is_not_ended_is_told_at_the_offer),

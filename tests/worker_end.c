@@ -59,6 +59,8 @@ static void layers_publish(struct worker_end *end)
 		atomic_store(&layer->verdict, atomic_load(&end->verdict));
 		atomic_store(&layer->round, round);
 		atomic_store(&layer->owner, SEGMENT_WORKER);
+		if (i + 1 == end->segment.layer_count && atomic_load(&end->is_last))
+			atomic_store(&header->stop, 1);
 		worker_end_ring(end);
 	}
 }

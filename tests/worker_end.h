@@ -17,6 +17,7 @@ struct worker_end {
 	_Atomic uint64_t interval;    /* steps to the next offer */
 	_Atomic int is_refusing;      /* answers ATTACH with REFUSED */
 	_Atomic int is_damaging;      /* spoils the segment before it passes it */
+	_Atomic int is_last;          /* stops the worker with the last layer that it publishes */
 	_Atomic int is_silent;        /* does not read */
 	/* what it heard */
 	_Atomic unsigned attaches, readies, offers, restores, finishes, losses;

@@ -250,7 +250,7 @@ float *edit_worker_inner(struct edit_worker *worker, unsigned layer)
 int edit_worker_ready(struct edit_worker *worker)
 {
 	int result = demand_attached(worker, true);
-	if (result)
+	if (result || worker->is_ready)
 		return result;
 	/* Release: who sees the word sees theta. */
 	atomic_store_explicit(&worker->segment.header->initialised, 1, memory_order_release);
@@ -272,8 +272,6 @@ static int layer_wait(struct edit_worker *worker, unsigned index)
 {
 	struct segment_header *header = worker->segment.header;
 	const struct segment_layer *layer = &worker->segment.layers[index];
-	if (link_is_stopped(worker))
-		return EDIT_WORKER_STOP;
 	if (atomic_load_explicit(&layer->owner, memory_order_acquire) == SEGMENT_WORKER)
 		return EDIT_WORKER_OK;
 	uint64_t begin_us = link_now_us();
@@ -287,6 +285,9 @@ static int layer_wait(struct edit_worker *worker, unsigned index)
 		}
 		result = link_is_stopped(worker) ? EDIT_WORKER_STOP : link_wait(worker);
 	}
+	/* A daemon that stops its worker after the last round publishes first: then the layer is here. */
+	if (result == EDIT_WORKER_STOP && atomic_load_explicit(&layer->owner, memory_order_acquire) == SEGMENT_WORKER)
+		result = EDIT_WORKER_OK;
 	atomic_store_explicit(&header->wait_us, before_us + (link_now_us() - begin_us), memory_order_relaxed);
 	return result;
 }
@@ -295,7 +296,7 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_non
 {
 	if (!has_layer(worker, layer))
 		return invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
-	int result = layer_wait(worker, layer);
+	int result = link_is_stopped(worker) ? EDIT_WORKER_STOP : layer_wait(worker, layer);
 	if (result)
 		return result;
 	const struct segment_layer *words = &worker->segment.layers[layer];

@@ -242,7 +242,7 @@ void link_tell(struct edit_worker *worker)
 		else
 			is_offered = true;
 	}
-	if (is_offered)
+	if (is_offered && atomic_load_explicit(&segment->header->offers, memory_order_relaxed) > 0)
 		link_ring(worker, BELL_OFFER, 0);
 	if (worker->is_finished)
 		link_ring(worker, BELL_FINISHED, 0);
