@@ -2,8 +2,8 @@
  *
  *     worker_bench VOCAB HIDDEN LAYERS HEADS INTERMEDIATE BATCH TIME STEPS
  *
- * A step is everything that a training loop does: gradients, clipping, AdamW. The rate of plain matrix products is measured
- * before and after, in the same process. */
+ * A step is everything that a training loop does: gradients, clipping, AdamW. The rate of plain matrix products is
+ * measured before and after, in the same process. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,9 +82,19 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < 8; i++)
 		n[i] = (unsigned)strtoul(argv[i + 1], NULL, 10);
-	struct llama_config config = {.vocab_size = n[0], .hidden_size = n[1], .layer_count = n[2], .head_count = n[3],
-		.kv_head_count = n[3], .head_dim = n[1] / n[3], .intermediate_size = n[4], .max_position_embeddings = n[6],
-		.rms_norm_eps = 1e-5, .rope_theta = 10000, .tie_word_embeddings = true};
+	struct llama_config config = {
+		.vocab_size = n[0],
+		.hidden_size = n[1],
+		.layer_count = n[2],
+		.head_count = n[3],
+		.kv_head_count = n[3],
+		.head_dim = n[1] / n[3],
+		.intermediate_size = n[4],
+		.max_position_embeddings = n[6],
+		.rms_norm_eps = 1e-5,
+		.rope_theta = 10000,
+		.tie_word_embeddings = true,
+	};
 	struct llama_limits limits = {n[5], n[6], 0, true};
 	struct llama *model;
 	kernels_set_threads(1);

@@ -1,5 +1,5 @@
-/* Reads a folder of tests/vectors/llama_*: config.json and expect.json with jansson, model.safetensors by hand, so that the
- * readers under test are not part of their own measure. */
+/* Reads a folder of tests/vectors/llama_*: config.json and expect.json with jansson, model.safetensors by hand, so
+ * that the readers under test are not part of their own measure. */
 
 #include <jansson.h>
 #include <stdio.h>
@@ -156,8 +156,13 @@ static void read_expect(const char *name, struct reference_llama *r)
 			     r->gradient[tensor.layer] + tensor.offset, tensor.size);
 	}
 	r->rate = number(name, adamw, "lr");
-	r->adamw = (struct adamw){number(name, adamw, "beta1"), number(name, adamw, "beta2"), number(name, adamw, "eps"),
-				  number(name, adamw, "weight_decay"), number(name, adamw, "clip_norm")};
+	r->adamw = (struct adamw){
+		.beta1 = number(name, adamw, "beta1"),
+		.beta2 = number(name, adamw, "beta2"),
+		.eps = number(name, adamw, "eps"),
+		.weight_decay = number(name, adamw, "weight_decay"),
+		.clip_norm = number(name, adamw, "clip_norm"),
+	};
 	read_steps(name, r, member(name, root, "steps"));
 	json_decref(root);
 }

@@ -1,8 +1,8 @@
 #ifndef EDIT_TESTS_REFERENCE_LLAMA_H
 #define EDIT_TESTS_REFERENCE_LLAMA_H
 
-/* A case of tests/vectors/llama_* in memory: a small model, its first batch in every detail, and a short AdamW run, in double
- * precision, made by tests/reference/llama_reference.py. For tests only: a damaged file ends the program. */
+/* A case of tests/vectors/llama_* in memory: a small model, its first batch in every detail, and a short AdamW run,
+ * in double precision, made by tests/reference/llama_reference.py. For tests only: a damaged file ends the program. */
 
 #include "worker/adamw.h"
 

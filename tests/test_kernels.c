@@ -1,5 +1,5 @@
-/* The row kernels against the same in double precision, at widths below, at and beyond the 16 lanes; and the generator of
- * random numbers. */
+/* The row kernels against the same in double precision, at widths below, at and beyond the 16 lanes; and the
+ * generator of random numbers. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -193,6 +193,66 @@ static void rope_turns_pairs_and_back(void **state)
 		assert_close((double)x[i], (double)begin[i], 1e-6);
 }
 
+/* tests/kernels_narrow.c */
+float narrow_row_dot(const float *x, const float *y, size_t count);
+float narrow_row_softmax(float *x, size_t valid, size_t count, float *ret_sum);
+double narrow_row_cross_entropy(float *logits, size_t vocab_size, uint32_t target, float scale);
+void narrow_rms_norm_backward(float *dx, float *dw, const float *dy, const float *rstd, const float *x, const float *w,
+			      size_t rows, size_t width);
+void narrow_swiglu_backward(float *h, float *gate_up, size_t rows, size_t width);
+void narrow_adamw_update(float *theta, float *m, float *v, const float *gradient, size_t count,
+			 const struct adamw_update *update);
+
+/* Two copies of the same numbers, one for each width of registers. */
+struct twice {
+	float wide[4 * WIDTH_MAX], narrow[4 * WIDTH_MAX];
+};
+
+static void fill_twice(struct twice *t, size_t count, uint64_t stream)
+{
+	fill(t->wide, count, stream, 5);
+	memcpy(t->narrow, t->wide, count * sizeof(float));
+}
+
+static void assert_same(const struct twice *t, size_t count)
+{
+	assert_memory_equal(t->wide, t->narrow, count * sizeof(float));
+}
+
+static void all_widths_give_equal_bits(void **state)
+{
+	(void)state;
+	for (size_t w = 0; w < WIDTH_COUNT; w++) {
+		struct twice a, b, c, d;
+		size_t n = WIDTHS[w];
+		float sums[2], rstd = 0.7f;
+		fill_twice(&a, 2 * n, w);
+		fill_twice(&b, n, w + 20);
+		fill_twice(&c, n, w + 40);
+		fill_twice(&d, n, w + 60);
+		assert_true(row_dot(a.wide, b.wide, n) == narrow_row_dot(a.wide, b.wide, n));
+		rms_norm_backward(b.wide, c.wide, d.wide, &rstd, a.wide, a.wide + n, 1, n);
+		narrow_rms_norm_backward(b.narrow, c.narrow, d.narrow, &rstd, a.narrow, a.narrow + n, 1, n);
+		assert_same(&b, n);
+		assert_same(&c, n);
+		swiglu_backward(d.wide, a.wide, 1, n);
+		narrow_swiglu_backward(d.narrow, a.narrow, 1, n);
+		assert_same(&a, 2 * n);
+		assert_same(&d, n);
+		assert_true(row_cross_entropy(b.wide, n, 0, 1) == narrow_row_cross_entropy(b.narrow, n, 0, 1));
+		assert_same(&b, n);
+		assert_true(row_softmax(c.wide, n, n, &sums[0]) == narrow_row_softmax(c.narrow, n, n, &sums[1]));
+		assert_true(sums[0] == sums[1]);
+		assert_same(&c, n);
+		const struct adamw_update u = {0.3f, 0.999f, 0.9f, 0.95f, 0.1f, 0.05f, 0.01f, 4.2f, 1e-8f};
+		adamw_update(a.wide, b.wide, c.wide, d.wide, n, &u);
+		narrow_adamw_update(a.narrow, b.narrow, c.narrow, d.narrow, n, &u);
+		assert_same(&a, n);
+		assert_same(&b, n);
+		assert_same(&c, n);
+	}
+}
+
 /* Bits of the first numbers, so that a change of generator, compiler or machine shows. */
 static void draws_are_the_same_everywhere(void **state)
 {
@@ -250,6 +310,7 @@ int main(void)
 		cmocka_unit_test(swiglu_and_gradient_match_definition),
 		cmocka_unit_test(dot_and_norm_match_definition),
 		cmocka_unit_test(rope_turns_pairs_and_back),
+		cmocka_unit_test(all_widths_give_equal_bits),
 		cmocka_unit_test(draws_are_the_same_everywhere),
 		cmocka_unit_test(normals_have_their_moments),
 		cmocka_unit_test(uniforms_fill_their_interval),

@@ -55,9 +55,18 @@ static void owned_free(struct owned *o)
 }
 
 /* Grouped heads, an untied head, heads wider than hidden / heads. */
-static const struct llama_config SMALL = {.vocab_size = 50, .hidden_size = 24, .intermediate_size = 37, .layer_count = 2,
-	.head_count = 4, .kv_head_count = 2, .head_dim = 8, .max_position_embeddings = 256, .rms_norm_eps = 1e-5,
-	.rope_theta = 10000};
+static const struct llama_config SMALL = {
+	.vocab_size = 50,
+	.hidden_size = 24,
+	.intermediate_size = 37,
+	.layer_count = 2,
+	.head_count = 4,
+	.kv_head_count = 2,
+	.head_dim = 8,
+	.max_position_embeddings = 256,
+	.rms_norm_eps = 1e-5,
+	.rope_theta = 10000,
+};
 
 static void fill_tokens(uint32_t *tokens, size_t count, unsigned vocab_size)
 {
@@ -121,8 +130,8 @@ static void check_first_batch(struct owned *o, const struct reference_llama *r)
 	for (unsigned i = 0; i < llama_tensor_count(&r->config); i++) {
 		struct llama_tensor t;
 		llama_tensor_at(&r->config, i, &t);
-		assert_near(t.name, llama_gradient(o->model, t.layer) + t.offset, r->gradient[t.layer] + t.offset, t.size, 1e-4,
-			    scale);
+		assert_near(t.name, llama_gradient(o->model, t.layer) + t.offset, r->gradient[t.layer] + t.offset,
+			    t.size, 1e-4, scale);
 	}
 	free(inputs);
 	free(logits);
@@ -134,7 +143,8 @@ static void check_run(struct owned *o, const struct reference_llama *r)
 	for (unsigned step = 0; step < r->step_count; step++) {
 		double loss, norm;
 		llama_gradient_zero(o->model);
-		assert_int_equal(llama_accumulate(o->model, r->tokens + step * batch_size, r->batch, r->time, 1, &loss), 0);
+		const uint32_t *tokens = r->tokens + step * batch_size;
+		assert_int_equal(llama_accumulate(o->model, tokens, r->batch, r->time, 1, &loss), 0);
 		assert_true(llama_step(o->model, &r->adamw, r->rate, step + 1, &norm));
 		assert_relative("loss", step, loss, r->loss[step], 1e-5);
 		assert_relative("gradient norm", step, norm, r->norm[step], 1e-5);
@@ -206,7 +216,8 @@ static void micro_batches_equal_one_big_batch(void **state)
 	llama_gradient_zero(micro.model);
 	assert_int_equal(llama_accumulate(big.model, tokens, BATCH, TIME, 1, &whole), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(llama_accumulate(micro.model, tokens + i * 2 * (TIME + 1), 2, TIME, 1.0 / 3, &loss), 0);
+		const uint32_t *part = tokens + i * 2 * (TIME + 1);
+		assert_int_equal(llama_accumulate(micro.model, part, 2, TIME, 1.0 / 3, &loss), 0);
 		sum += loss / 3;
 	}
 	assert_relative("loss", 0, sum, whole, 1e-6);
@@ -215,8 +226,8 @@ static void micro_batches_equal_one_big_batch(void **state)
 	owned_free(&big);
 }
 
-/* The gradient along a direction must be the slope of the loss: (f(x + h d) - f(x - h d)) / 2h. Moves every parameter of one layer, so
- * errors in any tile show. */
+/* The gradient along a direction must be the slope of the loss: (f(x + h d) - f(x - h d)) / 2h. Moves every
+ * parameter of one layer, so errors in any tile show. */
 static void check_slope(struct owned *o, const uint32_t *tokens, unsigned time, unsigned layer)
 {
 	size_t count = llama_layer_size(&o->config, layer);

@@ -19,7 +19,8 @@ double schedule_rate(const struct schedule *schedule, uint64_t step)
 		return schedule->peak * (double)(step + 1) / (double)schedule->warmup_steps;
 	if (step >= schedule->total_steps)
 		return schedule->floor;
-	double part = (double)(step - schedule->warmup_steps) / (double)(schedule->total_steps - schedule->warmup_steps);
+	uint64_t done = step - schedule->warmup_steps, all = schedule->total_steps - schedule->warmup_steps;
+	double part = (double)done / (double)all;
 	return schedule->floor + (schedule->peak - schedule->floor) * (1 + cos(pi * part)) / 2;
 }
 
@@ -40,6 +41,17 @@ static void tensor_step(const struct llama *model, const struct llama_tensor *te
 		update.decay = 1;
 	adamw_update(llama_theta(model, tensor->layer) + tensor->offset, inner + tensor->offset, v + tensor->offset,
 		     llama_gradient(model, tensor->layer) + tensor->offset, tensor->size, &update);
+}
+
+static void layer_step(const struct llama *model, unsigned layer, struct adamw_update update)
+{
+	const struct llama_config *config = llama_config_of(model);
+	for (unsigned index = 0; index < llama_tensor_count(config); index++) {
+		struct llama_tensor tensor;
+		llama_tensor_at(config, index, &tensor);
+		if (tensor.layer == layer)
+			tensor_step(model, &tensor, update);
+	}
 }
 
 bool llama_step(struct llama *model, const struct adamw *adamw, double rate, uint64_t number, double *ret_norm)
@@ -63,12 +75,10 @@ bool llama_step(struct llama *model, const struct adamw *adamw, double rate, uin
 		.root_bias = (float)(1 / sqrt(1 - pow(adamw->beta2, (double)number))),
 		.eps = (float)adamw->eps,
 	};
-	struct llama_tensor tensor;
-	for (unsigned index = 0, count = llama_tensor_count(config), layer = 0; layer < llama_layer_count(config); layer++) {
+	for (unsigned layer = 0; layer < llama_layer_count(config); layer++) {
 		if (hooks->step_begin)
 			hooks->step_begin(hooks->arg, layer);
-		for (; index < count && (llama_tensor_at(config, index, &tensor), tensor.layer == layer); index++)
-			tensor_step(model, &tensor, update);
+		layer_step(model, layer, update);
 		if (hooks->step_end)
 			hooks->step_end(hooks->arg, layer);
 	}

@@ -27,8 +27,8 @@ struct schedule {
 double schedule_rate(const struct schedule *schedule, uint64_t step);
 
 /* One step with the gradients that the model holds, on theta and inner of every layer (llama_bind), in layer order.
- * number counts steps from 1 (bias correction); rate is the learning rate. As torch.nn.utils.clip_grad_norm_ followed by
- * torch.optim.AdamW:
+ * number counts steps from 1 (bias correction); rate is the learning rate. As torch.nn.utils.clip_grad_norm_
+ * followed by torch.optim.AdamW:
  *
  *     g *= min(1, clip_norm / (norm + 1e-6));  theta *= 1 - rate x weight_decay;  m = beta1 m + (1 - beta1) g
  *     v = beta2 v + (1 - beta2) g^2;  theta -= rate / (1 - beta1^number) x m / (sqrt(v / (1 - beta2^number)) + eps)

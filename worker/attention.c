@@ -1,5 +1,5 @@
-/* Attention by tiles of queries; see the header. Key rows beyond a tile's last query are never touched, so the causal mask
- * costs only the triangle inside a tile. */
+/* Attention by tiles of queries; see the header. Key rows beyond a tile's last query are never touched, so the
+ * causal mask costs only the triangle inside a tile. */
 
 #include "worker/attention.h"
 
@@ -81,9 +81,10 @@ void attention_forward(const struct attention *attention, struct matrix out, flo
 	}
 }
 
-/* Fills probability and score_gradient, both [rows, keys] with the tile's stride: with P the probabilities and dP = dout v^T, the
- * gradient of the scores is P (dP - sum over the keys of P dP). The sum is taken from P and dP themselves rather than from the
- * product of out and dout, which it equals: so a query with a single key gets exactly 0. */
+/* Fills probability and score_gradient, both [rows, keys] with the tile's stride: with P the probabilities and dP =
+ * dout v^T, the gradient of the scores is P (dP - sum over the keys of P dP). The sum is taken from P and dP
+ * themselves rather than from the product of out and dout, which it equals: so a query with a single key gets
+ * exactly 0. */
 static void tile_gradients(const struct attention *a, const struct tile *t, unsigned head, const float *log_sum,
 			   struct const_matrix dout, float *probability, float *score_gradient)
 {

@@ -1,5 +1,5 @@
-/* Random numbers by index: the finaliser of splitmix64 (Steele, Lea, Flood 2014) applied to seed, stream and index; normals by
- * Box and Muller with a logarithm and a sine of our own, for equal bits everywhere. */
+/* Random numbers by index: the finaliser of splitmix64 (Steele, Lea, Flood 2014) applied to seed, stream and index;
+ * normals by Box and Muller with a logarithm and a sine of our own, for equal bits everywhere. */
 
 #include "worker/draw.h"
 
@@ -25,7 +25,8 @@ double draw_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 	return (double)(draw_bits(seed, stream, index) >> 11) * 0x1p-53;
 }
 
-/* ln x for normal x > 0, to about 1e-15: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)). */
+/* ln x for normal x > 0, to about 1e-15: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m +
+ * 1)). */
 static double natural_log(double x)
 {
 	uint64_t bits;

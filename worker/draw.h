@@ -1,9 +1,9 @@
 #ifndef EDIT_WORKER_DRAW_H
 #define EDIT_WORKER_DRAW_H
 
-/* Random numbers as a function of (seed, stream, index): no state, any part can be made on its own, and the results are the
- * same to the bit on every machine, because only exactly rounded operations of IEEE 754 are used (no log, sin or cos of a C
- * library). */
+/* Random numbers as a function of (seed, stream, index): no state, any part can be made on its own, and the results
+ * are the same to the bit on every machine, because only exactly rounded operations of IEEE 754 are used (no log,
+ * sin or cos of a C library). */
 
 #include "core/base.h"
 

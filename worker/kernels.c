@@ -13,6 +13,11 @@ void kernels_set_threads(unsigned count)
 void matmul_nt(struct matrix c, struct const_matrix a, struct const_matrix b, size_t m, size_t n, size_t k, float alpha,
 	       float beta)
 {
+	if (m == 1) { /* generation: reading b once is all there is to do, and sgemm would copy it first */
+		cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, alpha, b.data, (int)b.stride, a.data, 1, beta,
+			    c.data, 1);
+		return;
+	}
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a.data, (int)a.stride,
 		    b.data, (int)b.stride, beta, c.data, (int)c.stride);
 }

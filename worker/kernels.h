@@ -1,9 +1,10 @@
 #ifndef EDIT_WORKER_KERNELS_H
 #define EDIT_WORKER_KERNELS_H
 
-/* The arithmetic that the model is made of: matrix products (OpenBLAS, in kernels.c) and operations on rows (kernels_rows.c).
- * Everything is float32 and row-major; a matrix is given by its first element and, where it may be a part of a wider
- * one, the stride: elements from one row to the next. Nothing is allocated, no state is kept but the number of threads.
+/* The arithmetic that the model is made of: matrix products (OpenBLAS, in kernels.c) and operations on rows
+ * (kernels_rows.c). Everything is float32 and row-major; a matrix is given by its first element and, where it may be
+ * a part of a wider one, the stride: elements from one row to the next. Nothing is allocated, no state is kept but
+ * the number of threads.
  *
  * Sums over a row are made in 16 lanes and then folded in a fixed order, whatever the instruction set. */
 
@@ -40,8 +41,8 @@ static inline struct const_matrix const_matrix(const float *data, size_t stride)
 
 /* ---- Rows. Arrays of one call overlap only where it says "in place". ---- */
 
-/* x[i] = e^x[i], within 2 units in the last place for x in [-87.3, 88.3]; below, at most 1.3e-38; above, clamped to e^88.3; NaN
- * stays NaN. */
+/* x[i] = e^x[i], within 2 units in the last place for x in [-87.3, 88.3]; below, at most 1.3e-38; above, clamped to
+ * e^88.3; NaN stays NaN. */
 void row_exp(float *x, size_t count);
 
 /* y[r] . x[r] */
@@ -53,8 +54,8 @@ void row_add(float *y, const float *x, size_t count);
 /* x[i] *= factor */
 void row_scale(float *x, float factor, size_t count);
 
-/* In place: x[0, valid) = exp(x - max), x[valid, count) = 0. ret_sum: sum of the exponentials. Returns log(sum of e^x), the row's
- * log-sum-exp. 1 <= valid <= count. */
+/* In place: x[0, valid) = exp(x - max), x[valid, count) = 0. ret_sum: sum of the exponentials. Returns log(sum of
+ * e^x), the row's log-sum-exp. 1 <= valid <= count. */
 float row_softmax(float *x, size_t valid, size_t count, float *ret_sum);
 
 /* In place: x[0, valid) = exp(x - log_sum), x[valid, count) = 0: the same softmax again, normalised. */
@@ -63,8 +64,8 @@ void row_softmax_again(float *x, float log_sum, size_t valid, size_t count);
 /* In place: g[i] = p[i] (g[i] - mean) scale: gradient of softmax, where mean is the sum of p g. */
 void row_softmax_backward(float *g, const float *p, float mean, float scale, size_t count);
 
-/* Cross-entropy of one row of logits against target, in nats. With scale != 0, in place: logits = scale x gradient of the
- * loss; with 0 their content is lost. */
+/* Cross-entropy of one row of logits against target, in nats. With scale != 0, in place: logits = scale x gradient
+ * of the loss; with 0 their content is lost. */
 double row_cross_entropy(float *logits, size_t vocab_size, uint32_t target, float scale);
 
 /* ---- Blocks of rows ---- */
@@ -82,8 +83,8 @@ void swiglu(float *h, const float *gate_up, size_t rows, size_t width);
 /* In place: given dh in h, writes the gradient to gate_up over gate_up, and the forward's h over h. */
 void swiglu_backward(float *h, float *gate_up, size_t rows, size_t width);
 
-/* Rotates in place the first head_count heads of each row: pairs (i, i + half) by the angle of cos and sin, [rows, half]; x: [rows]
- * with stride. direction 1: forward, -1: back. */
+/* Rotates in place the first head_count heads of each row: pairs (i, i + half) by the angle of cos and sin, [rows,
+ * half]; x: [rows] with stride. direction 1: forward, -1: back. */
 void rope(struct matrix x, const float *cos, const float *sin, size_t rows, size_t head_count, size_t half,
 	  float direction);
 

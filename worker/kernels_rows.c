@@ -1,5 +1,6 @@
-/* Operations on rows, written so that the compiler makes vector code for several instruction sets (CLONED) and picks one at
- * run time. Sums and maxima go through 16 lanes, a fixed number, so that all instruction sets give the same bits. */
+/* Operations on rows, written so that the compiler makes vector code for several instruction sets (CLONED) and picks
+ * one at run time. Sums and maxima go through 16 lanes, a fixed number, so that all instruction sets give the same
+ * bits. */
 
 #include "worker/kernels.h"
 
@@ -12,7 +13,7 @@ typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t masks __attribute__((vector_size(4 * LANES)));
 typedef float lanes_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(EDIT_NARROW)
 #define CLONED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONED
@@ -41,7 +42,11 @@ INLINE void store(float *p, const lanes *x, size_t count)
 }
 
 /* Elementwise condition ? yes : x. */
-#define REPLACE(x, condition, yes)                                                                                     	do {                                                                                                           		masks where = (condition);                                                                             		x = (lanes)((where & (masks)((lanes){0} + (yes))) | (~where & (masks)x));                              	} while (0)
+#define REPLACE(x, condition, yes)                                                                                     \
+	do {                                                                                                           \
+		masks where = (condition);                                                                             \
+		x = (lanes)((where & (masks)((lanes){0} + (yes))) | (~where & (masks)x));                              \
+	} while (0)
 
 INLINE float fold_sum(const lanes *x)
 {
@@ -63,8 +68,8 @@ INLINE float fold_max(const lanes *x)
 	return part[0];
 }
 
-/* In place e^x = 2^n e^r with |r| <= ln(2)/2. Adding 1.5 x 2^23 rounds x / ln(2) to n and leaves n in the low bits; e^r by a
- * polynomial of degree 6 (minimax, from the Cephes library: relative error below 2e-8 before rounding). */
+/* In place e^x = 2^n e^r with |r| <= ln(2)/2. Adding 1.5 x 2^23 rounds x / ln(2) to n and leaves n in the low bits;
+ * e^r by a polynomial of degree 6 (minimax, from the Cephes library: relative error below 2e-8 before rounding). */
 INLINE void lanes_exp(lanes *in_out)
 {
 	lanes x = *in_out;

@@ -7,12 +7,12 @@
 #include <string.h>
 
 enum {
-	CACHE_LINE = 64,              /* bytes; every array begins on one */
-	WIDTH_MAX = 1 << 27,          /* of any matrix, so that sizes and the integers of BLAS do not overflow */
-	BLOCK_MAX = 1 << 16,
-	CHUNK_ROWS = 512,             /* enough for full speed of the products, few enough for the caches */
-	LOGIT_BUDGET = 2 << 20,       /* elements of logits at a time, */
-	LOGIT_ROWS_MIN = ATTENTION_TILE /* unless that would be fewer rows than these: then the head's matrix costs more */
+	CACHE_LINE = 64,        /* bytes; every array begins on one */
+	WIDTH_MAX = 1 << 27,    /* of any matrix, so that sizes and the integers of BLAS do not overflow */
+	BLOCK_MAX = 1 << 16,    /* decoder blocks; for the same reason */
+	CHUNK_ROWS = 512,       /* enough for full speed of the products, few enough for the caches */
+	LOGIT_BUDGET = 2 << 20, /* elements of logits at a time, */
+	LOGIT_ROWS_MIN = 64     /* unless that would be fewer rows than these: reading the head would cost more */
 };
 
 /* Hands out a block piece by piece; with base NULL it only counts. */
@@ -129,8 +129,9 @@ static void set_sizes(struct llama *model)
 
 static bool sizes_fit(const struct llama *model)
 {
-	return model->config.vocab_size <= WIDTH_MAX && model->hidden <= WIDTH_MAX && model->intermediate <= WIDTH_MAX &&
-	       model->qkv_width <= WIDTH_MAX && model->row_limit <= WIDTH_MAX && model->position_limit <= WIDTH_MAX &&
+	size_t widest = size_max(size_max(model->hidden, model->intermediate), model->qkv_width);
+	size_t longest = size_max(model->row_limit, model->position_limit);
+	return size_max(size_max(widest, longest), model->config.vocab_size) <= WIDTH_MAX &&
 	       model->block_count <= BLOCK_MAX;
 }
 

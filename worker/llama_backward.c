@@ -1,5 +1,5 @@
-/* Gradients: the forward's steps backwards. The norms and the activation are made again rather than kept: they cost little
- * beside the matrix products, and memory much. */
+/* Gradients: the forward's steps backwards. The norms and the activation are made again rather than kept: they cost
+ * little beside the matrix products, and memory much. */
 
 #include "worker/llama_model.h"
 
@@ -11,7 +11,8 @@ void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, con
 			  input + begin, model->theta[layer] + offset, rows, model->hidden);
 }
 
-/* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the layer. */
+/* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the
+ * layer. */
 static void linear_backward(struct llama *model, unsigned layer, size_t offset, const float *d, size_t rows,
 			    size_t width)
 {
@@ -34,8 +35,8 @@ static void mlp_backward(struct llama *model, unsigned block, size_t first, size
 
 	matmul_nn(matrix(model->activation, width), d, const_matrix(w + at->down, width), rows, width, hidden, 0);
 	swiglu_backward(model->activation, gate_up, rows, width);
-	matmul_tn(matrix(model->gradient[layer] + at->down, width), d, const_matrix(model->activation, width), hidden, width,
-		  rows, 1);
+	matmul_tn(matrix(model->gradient[layer] + at->down, width), d, const_matrix(model->activation, width), hidden,
+		  width, rows, 1);
 	rms_norm_again(model->normal, s->rstd_2 + first, s->middle + first * hidden, w + at->norm_2, rows, hidden);
 	linear_backward(model, layer, at->gate_up, gate_up, rows, 2 * width);
 	llama_norm_backward(model, layer, at->norm_2, s->rstd_2, s->middle, first, rows);
@@ -106,8 +107,8 @@ static void block_backward(struct llama *model, unsigned block, const struct pas
 static void embedding_backward(struct llama *model, const struct pass *pass)
 {
 	for (size_t row = 0; row < pass->rows; row++) {
-		uint32_t token = pass->tokens[row / pass->time * pass->token_stride + row % pass->time];
-		row_add(model->gradient[0] + token * model->hidden, model->d_residual + row * model->hidden, model->hidden);
+		float *gradient = model->gradient[0] + *pass_token(pass, row) * model->hidden;
+		row_add(gradient, model->d_residual + row * model->hidden, model->hidden);
 	}
 }
 

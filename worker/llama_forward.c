@@ -8,7 +8,7 @@ static void embed(struct llama *model, const struct pass *pass)
 {
 	float *x = model->saved[0].input;
 	for (size_t row = 0; row < pass->rows; row++) {
-		uint32_t token = pass->tokens[row / pass->time * pass->token_stride + row % pass->time];
+		uint32_t token = *pass_token(pass, row);
 		CHECK(token < model->config.vocab_size);
 		memcpy(x + row * model->hidden, model->theta[0] + token * model->hidden, model->hidden * sizeof(float));
 	}
@@ -35,8 +35,8 @@ static void attend(struct llama *model, unsigned block, const struct pass *pass)
 	for (size_t sequence = 0; sequence < pass->batch; sequence++) {
 		size_t first = sequence * pass->time;
 		float *qkv = s->qkv + first * model->qkv_width;
-		rope(matrix(qkv, model->qkv_width), model->cosines + past * half, model->sines + past * half, pass->time,
-		     config->head_count + config->kv_head_count, half, 1);
+		rope(matrix(qkv, model->qkv_width), model->cosines + past * half, model->sines + past * half,
+		     pass->time, config->head_count + config->kv_head_count, half, 1);
 		struct attention attention = {
 			.head_count = config->head_count,
 			.kv_head_count = config->kv_head_count,
@@ -92,16 +92,16 @@ static void add_mlp(struct llama *model, unsigned block, size_t first, size_t ro
 	float *gate_up = s->gate_up + first * 2 * width;
 	output += first * hidden;
 	rms_norm(model->normal, s->rstd_2 + first, middle, w + at->norm_2, rows, hidden, model->config.rms_norm_eps);
-	matmul_nt(matrix(gate_up, 2 * width), const_matrix(model->normal, hidden), const_matrix(w + at->gate_up, hidden),
-		  rows, 2 * width, hidden, 1, 0);
+	matmul_nt(matrix(gate_up, 2 * width), const_matrix(model->normal, hidden),
+		  const_matrix(w + at->gate_up, hidden), rows, 2 * width, hidden, 1, 0);
 	swiglu(model->activation, gate_up, rows, width);
 	memcpy(output, middle, rows * hidden * sizeof(float));
-	matmul_nt(matrix(output, hidden), const_matrix(model->activation, width), const_matrix(w + at->down, width), rows,
-		  hidden, width, 1, 1);
+	matmul_nt(matrix(output, hidden), const_matrix(model->activation, width), const_matrix(w + at->down, width),
+		  rows, hidden, width, 1, 1);
 }
 
-/* From the block's input to output, which may be the same. What works row by row goes chunk by chunk, so that the results of one
- * operation are still in the cache for the next. */
+/* From the block's input to output, which may be the same. What works row by row goes chunk by chunk, so that the
+ * results of one operation are still in the cache for the next. */
 static void block_forward(struct llama *model, unsigned block, const struct pass *pass, float *output)
 {
 	size_t chunk = model->chunk_rows;
@@ -171,8 +171,8 @@ static void head_forward(struct llama *model, float *logits, size_t first, size_
 	size_t hidden = model->hidden, vocab_size = model->config.vocab_size;
 	rms_norm(model->normal, model->final_rstd + first, model->final + first * hidden,
 		 model->theta[model->layer_count - 1] + model->at.norm, rows, hidden, model->config.rms_norm_eps);
-	matmul_nt(matrix(logits, vocab_size), const_matrix(model->normal, hidden), const_matrix(llama_head(model), hidden),
-		  rows, vocab_size, hidden, 1, 0);
+	matmul_nt(matrix(logits, vocab_size), const_matrix(model->normal, hidden),
+		  const_matrix(llama_head(model), hidden), rows, vocab_size, hidden, 1, 0);
 }
 
 /* From the gradient in logits to those of the head, the final norm and its input. */
@@ -185,7 +185,8 @@ static void head_backward(struct llama *model, size_t first, size_t rows)
 	matmul_nn(matrix(model->d_normal, hidden), d_logits, const_matrix(llama_head(model), hidden), rows, hidden,
 		  vocab_size, 0);
 	memset(model->d_residual + first * hidden, 0, rows * hidden * sizeof(float));
-	llama_norm_backward(model, model->layer_count - 1, model->at.norm, model->final_rstd, model->final, first, rows);
+	llama_norm_backward(model, model->layer_count - 1, model->at.norm, model->final_rstd, model->final, first,
+			    rows);
 }
 
 double llama_loss(struct llama *model, const struct pass *pass, double scale)
@@ -197,8 +198,7 @@ double llama_loss(struct llama *model, const struct pass *pass, double scale)
 		size_t rows = size_min(model->logit_rows, pass->rows - first);
 		head_forward(model, model->logits, first, rows);
 		for (size_t r = 0; r < rows; r++) {
-			size_t row = first + r;
-			uint32_t target = pass->tokens[row / pass->time * pass->token_stride + row % pass->time + 1];
+			uint32_t target = pass_token(pass, first + r)[1];
 			sum += row_cross_entropy(model->logits + r * vocab_size, vocab_size, target, row_scale);
 		}
 		if (scale != 0)

@@ -1,12 +1,13 @@
 #ifndef EDIT_WORKER_LLAMA_LAYOUT_H
 #define EDIT_WORKER_LLAMA_LAYOUT_H
 
-/* Where each tensor of a Llama decoder lies: the one table that the model, the description for the daemon, and reading
- * and writing of safetensors all follow. Computed from the dimensions; owns nothing.
+/* Where each tensor of a Llama decoder lies: the one table that the model, the description for the daemon, and
+ * reading and writing of safetensors all follow. Computed from the dimensions; owns nothing.
  *
- * Layers in forward order: 0 the embedding, 1 to layer_count the decoder blocks, then the final norm with the head (the norm
- * alone if the head is tied to the embedding). Within a layer tensors are packed one behind the other in the order of
- * Hugging Face's LlamaForCausalLM, so that the weights of q, k and v are one matrix, and those of gate and up another. */
+ * Layers in forward order: 0 the embedding, 1 to layer_count the decoder blocks, then the final norm with the head
+ * (the norm alone if the head is tied to the embedding). Within a layer tensors are packed one behind the other in
+ * the order of Hugging Face's LlamaForCausalLM, so that the weights of q, k and v are one matrix, and those of gate
+ * and up another. */
 
 #include "worker/llama_config.h"
 
@@ -54,8 +55,8 @@ unsigned llama_tensor_count(const struct llama_config *config);
  * llama_tensor_count. */
 void llama_tensor_at(const struct llama_config *config, unsigned index, struct llama_tensor *ret_tensor);
 
-/* Offset in elements of the tensor of that kind inside its layer (for a decoder block: the same in each). A tied head has
- * none. */
+/* Offset in elements of the tensor of that kind inside its layer (for a decoder block: the same in each). A tied
+ * head has none. */
 size_t llama_tensor_offset(const struct llama_config *config, enum llama_kind kind);
 
 #endif

@@ -1,8 +1,9 @@
 #ifndef EDIT_WORKER_LLAMA_MODEL_H
 #define EDIT_WORKER_LLAMA_MODEL_H
 
-/* Inside of struct llama, for the files that implement worker/llama.h: llama.c (memory), llama_forward.c, llama_backward.c,
- * llama_generate.c. All arrays are float32, row-major, parts of one block; `rows` is batch x time, a row is one token. */
+/* Inside of struct llama, for the files that implement worker/llama.h: llama.c (memory), llama_forward.c,
+ * llama_backward.c, llama_generate.c. All arrays are float32, row-major, parts of one block; `rows` is batch x time,
+ * a row is one token. */
 
 #include "worker/attention.h"
 #include "worker/llama.h"
@@ -67,8 +68,15 @@ struct pass {
 	bool is_cached; /* continues the sequence in the cache; batch is 1 */
 };
 
-/* d_residual += gradient through a norm, for the rows from first on. input: the norm's, [rows, hidden] and rstd [rows] of the whole pass;
- * its weights lie at offset in the layer; d_normal holds the gradient to its result. In llama_backward.c. */
+/* Where the token of a row is. If the pass has targets, the row's is the one behind it. */
+static inline const uint32_t *pass_token(const struct pass *pass, size_t row)
+{
+	return pass->tokens + row / pass->time * pass->token_stride + row % pass->time;
+}
+
+/* d_residual += gradient through a norm, for the rows from first on. input: the norm's, [rows, hidden] and rstd
+ * [rows] of the whole pass; its weights lie at offset in the layer; d_normal holds the gradient to its result. In
+ * llama_backward.c. */
 void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
 			 size_t first, size_t rows);
 
@@ -87,8 +95,9 @@ void llama_drop_head(struct llama *model);
 /* The output matrix [vocab_size, hidden] and where its gradient is. */
 const float *llama_head(const struct llama *model);
 float *llama_head_gradient(const struct llama *model);
-/* Mean cross-entropy over the pass, whose tokens have their targets one place behind. scale 0: nothing else. Otherwise adds scale x
- * gradient to those of the last layer and of the head, and writes to d_residual the gradient to `final`. */
+/* Mean cross-entropy over the pass, whose tokens have their targets one place behind. scale 0: nothing else.
+ * Otherwise adds scale x gradient to those of the last layer and of the head, and writes to d_residual the gradient
+ * to `final`. */
 double llama_loss(struct llama *model, const struct pass *pass, double scale);
 /* The pass of a batch with targets. */
 struct pass llama_pass(const struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time);
