@@ -2,8 +2,8 @@
 #define EDIT_PROTO_BELL_H
 
 /* The doorbell: messages of the SOCK_SEQPACKET socket between worker and daemon, runtime_dir/worker.sock, one struct
- * segment_bell per packet. Whatever must survive stands in the segment; a bell only says "look again", so one that is rung
- * twice does no harm. End of file: the other side died.
+ * segment_bell per packet. Whatever must survive stands in the segment; a bell only says "look again", so one that
+ * is rung twice does no harm. End of file: the other side died.
  *
  *   worker                                   daemon
  *     ATTACH, then the description's bytes ->
@@ -46,20 +46,20 @@ struct segment_bell {
 	char text[BELL_TEXT_MAX + 1]; /* REFUSED: reason */
 };
 
-/* Sends one bell; text may be NULL; passed_fd goes along unless it is -1. EDIT_ERROR_FULL (the other side does not read: try
- * again when the socket is writable) or EDIT_ERROR_LOST. */
+/* Sends one bell; text may be NULL; passed_fd goes along unless it is -1. EDIT_ERROR_FULL (the other side does not
+ * read: try again when the socket is writable) or EDIT_ERROR_LOST. */
 int bell_send(int socket, enum segment_bell_kind kind, uint64_t value, uint64_t flags, const char *text, int passed_fd);
 
-/* Takes the next bell. *ret_fd: the descriptor that came along, now the caller's, or -1. EDIT_ERROR_BUSY (none there yet),
- * EDIT_ERROR_LOST (the other side is gone), EDIT_ERROR_MALFORMED (not a bell; a descriptor that came along is closed),
- * EDIT_ERROR_REFUSED (a bell of another version). text always ends in 0. */
+/* Takes the next bell. *ret_fd: the descriptor that came along, now the caller's, or -1. EDIT_ERROR_BUSY (none there
+ * yet), EDIT_ERROR_LOST (the other side is gone), EDIT_ERROR_MALFORMED (not a bell; a descriptor that came along is
+ * closed), EDIT_ERROR_REFUSED (a bell of another version). text always ends in 0. */
 int bell_receive(int socket, struct segment_bell *ret_bell, int *ret_fd);
 
-/* Sends the next packet of the description bytes[size_bytes], from *offset on, and moves *offset; done when it is size_bytes. Errors
- * as bell_send. */
+/* Sends the next packet of the description bytes[size_bytes], from *offset on, and moves *offset; done when it is
+ * size_bytes. Errors as bell_send. */
 int bell_send_part(int socket, const void *bytes, size_t size_bytes, size_t *offset);
-/* Takes one packet into bytes[size_bytes] at *offset and moves *offset. Errors as bell_receive; MALFORMED if it is not of the
- * size that bell_send_part makes. */
+/* Takes one packet into bytes[size_bytes] at *offset and moves *offset. Errors as bell_receive; MALFORMED if it is
+ * not of the size that bell_send_part makes. */
 int bell_receive_part(int socket, void *bytes, size_t size_bytes, size_t *offset);
 
 #endif

@@ -1,5 +1,5 @@
-/* struct message <-> peer.proto. Writing builds the generated structs on the stack (a hello's facts in the codec's block);
- * reading unpacks into the block and checks field by field. */
+/* struct message <-> peer.proto. Writing builds the generated structs on the stack (a hello's facts in the codec's
+ * block); reading unpacks into the block and checks field by field. */
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #include "proto/setting.h"
 
 enum {
-	/* What a hello of CODEC_FRAME_MAX bytes can need: its texts, protobuf-c's structs and lists, our own list of facts. */
+	/* What a hello of CODEC_FRAME_MAX bytes can need: its texts, protobuf-c's structs and lists, our own list of
+	 * facts. */
 	BLOCK_BYTES = 6 << 20
 };
 

@@ -61,8 +61,8 @@ void description_init(struct description *description);
 /* Frees what it owns. Safe on one that is all zero. */
 void description_fini(struct description *description);
 
-/* Appending; each returns 0, EDIT_ERROR_INVALID or EDIT_ERROR_RANGE (what is wrong is said in why; the description is as it
- * was), or EDIT_ERROR_SYSTEM (no memory). Texts are copied. */
+/* Appending; each returns 0, EDIT_ERROR_INVALID or EDIT_ERROR_RANGE (what is wrong is said in why; the description
+ * is as it was), or EDIT_ERROR_SYSTEM (no memory). Texts are copied. */
 int description_add_layer(struct description *description, const char *name, struct line *why);
 /* To the layer added last; dims[rank]. */
 int description_add_tensor(struct description *description, const char *name, const uint64_t *dims, size_t rank,
@@ -71,16 +71,16 @@ int description_add_fact(struct description *description, const char *key, const
 int description_set_config(struct description *description, const char *text, struct line *why);
 int description_set_inner(struct description *description, unsigned factor, struct line *why);
 
-/* What only the whole can show: at least one layer; names of layers, tensors and keys of facts each given once; as bytes at
- * most DESCRIPTION_BYTES_MAX. EDIT_ERROR_INVALID or EDIT_ERROR_RANGE with a line. */
+/* What only the whole can show: at least one layer; names of layers, tensors and keys of facts each given once; as
+ * bytes at most DESCRIPTION_BYTES_MAX. EDIT_ERROR_INVALID or EDIT_ERROR_RANGE with a line. */
 int description_check(const struct description *description, struct line *why);
 
 /* Bytes of a description, and the writing of exactly that many into buffer. */
 size_t description_bytes(const struct description *description);
 void description_encode(const struct description *description, void *buffer);
-/* Reads one; includes description_check. Memory taken is bounded by a small multiple of size_bytes. EDIT_ERROR_MALFORMED,
- * EDIT_ERROR_REFUSED (another version), or an error of the functions above, with a line. ret_description is init'ed on
- * success only, then the caller's to description_fini. */
+/* Reads one; includes description_check. Memory taken is bounded by a small multiple of size_bytes.
+ * EDIT_ERROR_MALFORMED, EDIT_ERROR_REFUSED (another version), or an error of the functions above, with a line.
+ * ret_description is init'ed on success only, then the caller's to description_fini. */
 int description_decode(const void *bytes, size_t size_bytes, struct description *ret_description, struct line *why);
 
 /* XXH3 (64 bits) of an encoded description. */

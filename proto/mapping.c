@@ -1,4 +1,5 @@
-/* Files in memory. Space is reserved before a file is used: a full tmpfs is an error message here, not a SIGBUS later. */
+/* Files in memory. Space is reserved before a file is used: a full tmpfs is an error message here, not a SIGBUS
+ * later. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,14 +12,15 @@ struct mapping {
 	int fd;            /* -1: closed already */
 };
 
-/* Makes a file of size_bytes zeros, shared and writable, mode 0660, all of its space reserved. The file gets the name path
- * only with mapping_rename, so nobody finds it half made: until then it is path.new, which a failure removes.
- * EDIT_ERROR_FULL if the file system has not that much room (why says both sizes), EDIT_ERROR_SYSTEM. */
+/* Makes a file of size_bytes zeros, shared and writable, mode 0660, all of its space reserved. The file gets the
+ * name path only with mapping_rename, so nobody finds it half made: until then it is path.new, which a failure
+ * removes. EDIT_ERROR_FULL if the file system has not that much room (why says both sizes), EDIT_ERROR_SYSTEM. */
 int mapping_create(const char *path, size_t size_bytes, struct mapping *ret_mapping, struct line *why);
 /* path.new becomes path. EDIT_ERROR_SYSTEM. */
 int mapping_rename(const char *path, struct line *why);
 
-/* Maps an existing regular file as it is, shared and writable. EDIT_ERROR_UNKNOWN if there is none, EDIT_ERROR_SYSTEM. */
+/* Maps an existing regular file as it is, shared and writable. EDIT_ERROR_UNKNOWN if there is none,
+ * EDIT_ERROR_SYSTEM. */
 int mapping_open(const char *path, struct mapping *ret_mapping, struct line *why);
 /* The same, read only. */
 int mapping_open_read(const char *path, struct mapping *ret_mapping, struct line *why);

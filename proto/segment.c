@@ -1,5 +1,5 @@
-/* Making, checking and mapping the segment. The layout follows from sizes and inner factor alone, so a check computes it
- * again and compares. */
+/* Making, checking and mapping the segment. The layout follows from sizes and inner factor alone, so a check
+ * computes it again and compares. */
 
 #include <inttypes.h>
 #include <math.h>

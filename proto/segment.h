@@ -1,18 +1,20 @@
 #ifndef EDIT_PROTO_SEGMENT_H
 #define EDIT_PROTO_SEGMENT_H
 
-/* The contract between daemon and worker: a file in runtime_dir mapped by both, and the messages of the SOCK_SEQPACKET
- * socket runtime_dir/worker.sock (proto/bell.h), which is doorbell and life line (end of file: the other side died).
+/* The contract between daemon and worker: a file in runtime_dir mapped by both, and the messages of the
+ * SOCK_SEQPACKET socket runtime_dir/worker.sock (proto/bell.h), which is doorbell and life line (end of file: the
+ * other side died).
  *
- * The daemon creates the file from the worker's description and passes its descriptor with the ATTACHED message. Every
- * field has one writer, named below; readers never lock. Numbers are in the host's byte order: the file never leaves it.
+ * The daemon creates the file from the worker's description and passes its descriptor with the ATTACHED message.
+ * Every field has one writer, named below; readers never lock. Numbers are in the host's byte order: the file never
+ * leaves it.
  *
  *   offset 0       struct segment_header          one page
  *   layers_offset  struct segment_layer [layer_count]
  *   steps_offset   struct segment_step [SEGMENT_STEP_COUNT]
  *   theta_offset   float32, layer after layer, each begun on a 64-byte boundary
  *   inner_offset   float32, inner_factor x size of each layer, in the same order; the worker's own (AdamW m and v)
- */
+ * */
 
 #include <stdatomic.h>
 
@@ -48,13 +50,12 @@ struct segment_header {
 	uint32_t reserved;
 	uint64_t description_hash; /* of what the worker described; a segment is reused only for the same */
 
-	/* written by the daemon */
-	/* The worker offers at the first boundary with step >= offer_step, once: a value that is not above offered_step is an
-	 * old one. The daemon writes the next one before it publishes the last layer of a round. */
+	/* Written by the daemon. The worker offers at the first boundary with step >= offer_step, once: a value that is not
+	 * above offered_step is an old one. The next one is written before the last layer of a round is published. */
 	_Alignas(64) _Atomic uint64_t offer_step;
-	_Atomic uint64_t round;                   /* completed rounds */
-	_Atomic uint32_t paused;                  /* not 0: do not begin another step */
-	_Atomic uint32_t stop;                    /* not 0: leave the training loop */
+	_Atomic uint64_t round;  /* completed rounds */
+	_Atomic uint32_t paused; /* not 0: do not begin another step */
+	_Atomic uint32_t stop;   /* not 0: leave the training loop */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */
@@ -90,8 +91,8 @@ _Static_assert(sizeof(_Atomic uint64_t) == 8, "shared words are plain words");
 
 /* ---- Making, mapping and looking ---- */
 
-/* A mapped segment. Sizes and places of layers are the process's own copies, taken when they were checked: what the other
- * side writes later cannot lead an access astray. */
+/* A mapped segment. Sizes and places of layers are the process's own copies, taken when they were checked: what the
+ * other side writes later cannot lead an access astray. */
 struct segment {
 	struct mapping mapping;
 	struct segment_header *header;
@@ -112,14 +113,15 @@ struct segment_place {
 /* Bytes of the segment for a description. */
 uint64_t segment_size(const struct description *description);
 
-/* Makes the file path for a description (which must pass description_check), mode 0660, in place of any older one, and maps
- * it: theta and inner all zero, every layer owned by the worker, offer_step UINT64_MAX. description_hash as of
- * description_hash(). EDIT_ERROR_FULL if there is no room (both sizes in why), EDIT_ERROR_SYSTEM. */
+/* Makes the file path for a description (which must pass description_check), mode 0660, in place of any older one,
+ * and maps it: theta and inner all zero, every layer owned by the worker, offer_step UINT64_MAX. description_hash as
+ * of description_hash(). EDIT_ERROR_FULL if there is no room (both sizes in why), EDIT_ERROR_SYSTEM. */
 int segment_create(const char *path, const struct description *description, uint64_t description_hash, uint32_t member_rank,
 		   uint32_t member_count, struct segment *ret_segment, struct line *why);
 
-/* Maps an existing segment after checking every field and offset of header and layer table against the file's real size.
- * EDIT_ERROR_UNKNOWN if there is no such file, EDIT_ERROR_MALFORMED if it is damaged or of another version, EDIT_ERROR_SYSTEM. */
+/* Maps an existing segment after checking every field and offset of header and layer table against the file's real
+ * size. EDIT_ERROR_UNKNOWN if there is no such file, EDIT_ERROR_MALFORMED if it is damaged or of another version,
+ * EDIT_ERROR_SYSTEM. */
 int segment_open(const char *path, struct segment *ret_segment, struct line *why);
 /* The same for a descriptor; takes fd over, also on failure. */
 int segment_adopt(int fd, struct segment *ret_segment, struct line *why);
@@ -127,7 +129,8 @@ int segment_adopt(int fd, struct segment *ret_segment, struct line *why);
 /* Unmaps and frees; the file stays. Safe on a segment_close()d or all-zero one. */
 void segment_close(struct segment *segment);
 
-/* theta [size] of a layer; inner state [inner_factor x size], NULL if the factor is 0; size in elements. CHECK the index. */
+/* theta [size] of a layer; inner state [inner_factor x size], NULL if the factor is 0; size in elements. CHECK the
+ * index. */
 float *segment_theta(const struct segment *segment, size_t layer_index);
 float *segment_inner(const struct segment *segment, size_t layer_index);
 size_t segment_layer_size(const struct segment *segment, size_t layer_index);
@@ -135,8 +138,8 @@ size_t segment_layer_size(const struct segment *segment, size_t layer_index);
 /* Whether a worker died while it changed the layer: theta and inner state are then a mix of two steps. */
 bool segment_is_torn(const struct segment *segment, size_t layer_index);
 
-/* Sums of the finished steps numbered [from_step, to_step): tokens, mean loss weighted by step (NaN if none, or if one is NaN).
- * Steps that are no longer in the table are left out. */
+/* Sums of the finished steps numbered [from_step, to_step): tokens, mean loss weighted by step (NaN if none, or if
+ * one is NaN). Steps that are no longer in the table are left out. */
 void segment_sum_steps(const struct segment *segment, uint64_t from_step, uint64_t to_step, uint64_t *ret_tokens,
 		       double *ret_loss);
 

@@ -1,8 +1,9 @@
 #ifndef EDIT_PROTO_SETTING_H
 #define EDIT_PROTO_SETTING_H
 
-/* Every setting, once: those of the ring (core/option.h, the same on all members, changed live) joined with those of one node
- * (config file only). Config file, `editctl get/set`, man page and completion expand this table. Owns nothing. */
+/* Every setting, once: those of the ring (core/option.h, the same on all members, changed live) joined with those of
+ * one node (config file only). Config file, `editctl get/set`, man page and completion expand this table. Owns
+ * nothing. */
 
 #include "core/option.h"
 #include "proto/text.h"
@@ -87,8 +88,8 @@ struct setting_value setting_standard(size_t index);
 /* Whether number is a value of the numeric setting: in range, whole where it must be. False for NaN. */
 bool setting_holds(size_t index, double number);
 
-/* Writes number as the config file would have it, so that it reads back as the same double. Numeric settings, CHOICE and
- * FLAG; CHECKs that. Returns buffer. */
+/* Writes number as the config file would have it, so that it reads back as the same double. Numeric settings, CHOICE
+ * and FLAG; CHECKs that. Returns buffer. */
 char *setting_format(size_t index, double number, char buffer[SETTING_TEXT_MAX + 1]);
 
 /* What setting_parse expects, for help and man page: "a whole number from 1 to 1000000000 (steps)". Returns buffer. */

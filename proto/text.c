@@ -19,8 +19,8 @@ int line_fail(struct line *why, int error, const char *format, ...)
 	return error;
 }
 
-/* Length of the UTF-8 sequence at text[0, bytes), 0 if it is none: overlong forms, surrogates and what lies beyond U+10FFFF
- * are none. */
+/* Length of the UTF-8 sequence at text[0, bytes), 0 if it is none: overlong forms, surrogates and what lies beyond
+ * U+10FFFF are none. */
 static size_t sequence_length(const unsigned char *text, size_t bytes)
 {
 	static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};

@@ -16,12 +16,12 @@ struct line {
 	char text[LINE_BYTES];
 };
 
-/* Writes the sentence (cut off if too long) and returns error, so that a check reads `return line_fail(why, ...)`. why may be
- * NULL. */
+/* Writes the sentence (cut off if too long) and returns error, so that a check reads `return line_fail(why, ...)`.
+ * why may be NULL. */
 int line_fail(struct line *why, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Whether text of the given length is valid UTF-8 without control characters (so also without newlines and zero bytes): safe
- * to print, to log and to put into JSON. */
+/* Whether text of the given length is valid UTF-8 without control characters (so also without newlines and zero
+ * bytes): safe to print, to log and to put into JSON. */
 bool text_is_plain(const char *text, size_t bytes);
 
 /* As text_is_plain, but newlines and tabs are allowed: a file's contents. */

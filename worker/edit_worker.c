@@ -1,5 +1,5 @@
-/* The calls of libedit-worker. Training threads wait here only for the daemon's words in the segment; see proto/segment.h for
- * who writes which. */
+/* The calls of libedit-worker. Training threads wait here only for the daemon's words in the segment; see
+ * proto/segment.h for who writes which. */
 
 #include <stdlib.h>
 #include <string.h>

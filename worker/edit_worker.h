@@ -14,10 +14,10 @@
  *       edit_worker_step_done(loss, tokens): may offer all layers; returns EDIT_WORKER_STOP when training shall end
  *     edit_worker_finish -> edit_worker_free
  *
- * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line. One thread
- * uses a worker at a time (but see edit_worker_interrupt). Death of the daemon is not an error: calls wait, reconnect when it is back, and go on. Death of the
- * worker is not one either: theta, inner state and step stay in the segment, and the next edit_worker_attach resumes there.
- */
+ * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line.
+ * One thread uses a worker at a time (but see edit_worker_interrupt). Death of the daemon is not an error: calls
+ * wait, reconnect when it is back, and go on. Death of the worker is not one either: theta, inner state and step
+ * stay in the segment, and the next edit_worker_attach resumes there. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,8 +54,8 @@ const char *edit_worker_error(const struct edit_worker *worker);
 
 /* Appends a layer; name as people know it ("embedding", "block 0"). Returns its index, or a negative code. */
 int edit_worker_add_layer(struct edit_worker *worker, const char *name);
-/* Appends a float32 tensor to the layer added last: name as in safetensors, dims[rank], row-major, packed behind the layer's
- * earlier tensors. The layer's size is the sum. */
+/* Appends a float32 tensor to the layer added last: name as in safetensors, dims[rank], row-major, packed behind the
+ * layer's earlier tensors. The layer's size is the sum. */
 int edit_worker_add_tensor(struct edit_worker *worker, const char *name, const uint64_t *dims, size_t rank);
 /* A fact that must be equal on all members ("hidden_size" = "128"); refused at hello otherwise, by name. */
 int edit_worker_add_fact(struct edit_worker *worker, const char *key, const char *value);
@@ -86,26 +86,26 @@ int edit_worker_ready(struct edit_worker *worker);
 
 /* ---- Training ---- */
 
-/* Waits while the layer is on the ring; afterwards theta may be read and, by a step, changed. Returns EDIT_WORKER_STOP when
- * training shall end. ret_nonfinite (may be NULL): 1 if the layer was left out as nonfinite in the round just published, so that
- * its inner state must be zeroed; told once per round. */
+/* Waits while the layer is on the ring; afterwards theta may be read and, by a step, changed. Returns
+ * EDIT_WORKER_STOP when training shall end. ret_nonfinite (may be NULL): 1 if the layer was left out as nonfinite in
+ * the round just published, so that its inner state must be zeroed; told once per round. */
 int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_nonfinite);
 /* The layer is not needed any more in this pass. */
 void edit_worker_release(struct edit_worker *worker, unsigned layer);
-/* Bracket every change of a layer's theta and inner state: a worker killed between them leaves a layer that is torn, and the
- * next worker gets its anchor again. */
+/* Bracket every change of a layer's theta and inner state: a worker killed between them leaves a layer that is torn,
+ * and the next worker gets its anchor again. */
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
-/* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Offers all layers if a round is
- * due, waits while training is paused. is_final: no step will follow; always offers, and returns EDIT_WORKER_OK when the
- * round is complete and theta its result. EDIT_WORKER_STOP when training shall end at once. */
+/* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Offers all layers if a
+ * round is due, waits while training is paused. is_final: no step will follow; always offers, and returns
+ * EDIT_WORKER_OK when the round is complete and theta its result. EDIT_WORKER_STOP when training shall end at once. */
 int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final);
 /* Time spent waiting for layers since the run began, microseconds. */
 uint64_t edit_worker_wait_us(const struct edit_worker *worker);
 /* Tells the daemon that the training loop has ended. EDIT_WORKER_UNREACHABLE if it is not there to hear it. */
 int edit_worker_finish(struct edit_worker *worker);
-/* Makes every running and later call that waits return EDIT_WORKER_STOP within a quarter of a second. The only function that
- * may be called from a signal handler or another thread. */
+/* Makes every running and later call that waits return EDIT_WORKER_STOP within a quarter of a second. The only
+ * function that may be called from a signal handler or another thread. */
 void edit_worker_interrupt(struct edit_worker *worker);
 
 #if defined(__GNUC__)

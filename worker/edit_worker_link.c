@@ -56,7 +56,8 @@ static int wait_state(const struct edit_worker *worker, uint64_t deadline_us)
 
 /* ---- Handshake ---- */
 
-/* One connection. EDIT_WORKER_UNREACHABLE: nobody listens (now); _SYSTEM: there is something else wrong with the path. */
+/* One connection. EDIT_WORKER_UNREACHABLE: nobody listens (now); _SYSTEM: there is something else wrong with the
+ * path. */
 static int socket_open(struct edit_worker *worker)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

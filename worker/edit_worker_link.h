@@ -1,9 +1,9 @@
 #ifndef EDIT_WORKER_EDIT_WORKER_LINK_H
 #define EDIT_WORKER_EDIT_WORKER_LINK_H
 
-/* The connection of libedit-worker to its daemon: made, kept, and made again when the daemon was away. What the library must
- * remember is here too; edit_worker.c is the calls. A bell that is lost with a connection is no loss: after every new
- * connection link_tell says again whatever still holds. */
+/* The connection of libedit-worker to its daemon: made, kept, and made again when the daemon was away. What the
+ * library must remember is here too; edit_worker.c is the calls. A bell that is lost with a connection is no loss:
+ * after every new connection link_tell says again whatever still holds. */
 
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -43,8 +43,8 @@ uint64_t link_now_us(void);
 /* Whether the caller shall leave its loop: the daemon's stop word, or edit_worker_interrupt. */
 bool link_is_stopped(const struct edit_worker *worker);
 
-/* Connects and describes, for the first time or again; tries until deadline_us. The first time it maps the segment; later
- * the segment must be the same. EDIT_WORKER_OK, _STOP (interrupted), _UNREACHABLE, _REFUSED or _SYSTEM. */
+/* Connects and describes, for the first time or again; tries until deadline_us. The first time it maps the segment;
+ * later the segment must be the same. EDIT_WORKER_OK, _STOP (interrupted), _UNREACHABLE, _REFUSED or _SYSTEM. */
 int link_open(struct edit_worker *worker, uint64_t deadline_us);
 
 /* Rings one bell if there is a connection. Without one, or if it breaks, the next connection tells. */
@@ -54,11 +54,12 @@ void link_ring(struct edit_worker *worker, enum segment_bell_kind kind, uint64_t
  * connection of an attached worker does so by itself. */
 void link_tell(struct edit_worker *worker);
 
-/* Waits a moment: until the daemon rings, up to a quarter of a second; connects again if need be. EDIT_WORKER_OK (look again),
- * _REFUSED or _SYSTEM. */
+/* Waits a moment: until the daemon rings, up to a quarter of a second; connects again if need be. EDIT_WORKER_OK
+ * (look again), _REFUSED or _SYSTEM. */
 int link_wait(struct edit_worker *worker);
 
-/* Takes what was rung meanwhile, without waiting; if there is no connection, one try to make one. Results as link_wait. */
+/* Takes what was rung meanwhile, without waiting; if there is no connection, one try to make one. Results as
+ * link_wait. */
 int link_poll(struct edit_worker *worker);
 
 /* Closes the connection, if there is one. */
