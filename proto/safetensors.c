@@ -1,5 +1,5 @@
-/* The writer of .safetensors files. Format: https://huggingface.co/docs/safetensors. The host is little-endian, so numbers go
- * to the file as they lie in memory. */
+/* The writer of .safetensors files. Format: https://huggingface.co/docs/safetensors. The host is little-endian, so
+ * numbers go to the file as they lie in memory. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,8 +139,9 @@ static int writer_make_header(struct safetensors_writer *writer)
 	text_add(&text, "       ", (8 - text.size % 8) % 8);
 	if (text.failed || text.size > SAFETENSORS_HEADER_MAX) {
 		free(text.bytes);
-		return writer_fail(writer, text.failed ? EDIT_ERROR_SYSTEM : EDIT_ERROR_RANGE, 0, "%s: header of %zu tensors: %s",
-				   writer->path, writer->count, text.failed ? strerror(ENOMEM) : "too large");
+		return writer_fail(writer, text.failed ? EDIT_ERROR_SYSTEM : EDIT_ERROR_RANGE, 0,
+				"%s: header of %zu tensors: %s", writer->path, writer->count,
+				text.failed ? strerror(ENOMEM) : "too large");
 	}
 	uint64_t length = text.size - 8;
 	memcpy(text.bytes, &length, 8);
@@ -150,8 +151,8 @@ static int writer_make_header(struct safetensors_writer *writer)
 	return 0;
 }
 
-int safetensors_writer_open(struct safetensors_writer *writer, const char *path, const struct safetensors_tensor *tensors,
-			    size_t count)
+int safetensors_writer_open(
+		struct safetensors_writer *writer, const char *path, const struct safetensors_tensor *tensors, size_t count)
 {
 	*writer = (struct safetensors_writer){.tensors = tensors, .count = count, .fd = -1};
 	size_t room = strlen(path) + sizeof(".partial");
@@ -198,8 +199,8 @@ static int writer_write_some(struct safetensors_writer *writer, size_t limit)
 		got = write(writer->fd, data + writer->done_bytes, want);
 	while (got < 0 && errno == EINTR);
 	if (got <= 0)
-		return writer_fail(writer, EDIT_ERROR_SYSTEM, got < 0 ? errno : EIO, "%s: write at byte %" PRIu64, writer->aside,
-				   writer->file_bytes);
+		return writer_fail(writer, EDIT_ERROR_SYSTEM, got < 0 ? errno : EIO, "%s: write at byte %" PRIu64,
+				writer->aside, writer->file_bytes);
 	writer->done_bytes += (uint64_t)got;
 	writer->file_bytes += (uint64_t)got;
 	return 0;

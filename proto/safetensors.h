@@ -1,9 +1,10 @@
 #ifndef EDIT_PROTO_SAFETENSORS_H
 #define EDIT_PROTO_SAFETENSORS_H
 
-/* Writes a .safetensors file: 8 bytes header length, a JSON header, then the tensors one behind the other, little-endian.
- * The file is written beside its place (path + ".partial"), in slices so that an event loop is never held up for long, then
- * synced and renamed: path is the old file or the new one, never a half one. The reader is worker/tensorfile.h.
+/* Writes a .safetensors file: 8 bytes header length, a JSON header, then the tensors one behind the other,
+ * little-endian. The file is written beside its place (path + ".partial"), in slices so that an event loop is never
+ * held up for long, then synced and renamed: path is the old file or the new one, never a half one. The reader is
+ * worker/tensorfile.h.
  *
  *     open -> step until done -> commit      (abort at any point leaves path as it was)
  */
@@ -52,11 +53,11 @@ struct safetensors_writer {
 	char error[512];        /* one line about the last failure: file, what was done, cause */
 };
 
-/* Begins a file at path. tensors and their data are borrowed and must not change until commit or abort: what a step writes is
- * what is in memory then. EDIT_ERROR_RANGE: header or sizes too large; EDIT_ERROR_SYSTEM. After any failure of open, step
- * or commit nothing is left to release, path is as it was, and writer->error has the line. */
-int safetensors_writer_open(struct safetensors_writer *writer, const char *path, const struct safetensors_tensor *tensors,
-			    size_t count);
+/* Begins a file at path. tensors and their data are borrowed and must not change until commit or abort: what a step
+ * writes is what is in memory then. EDIT_ERROR_RANGE: header or sizes too large; EDIT_ERROR_SYSTEM. After any failure
+ * of open, step or commit nothing is left to release, path is as it was, and writer->error has the line. */
+int safetensors_writer_open(struct safetensors_writer *writer, const char *path,
+			    const struct safetensors_tensor *tensors, size_t count);
 /* Writes up to slice_bytes (> 0) more and asks the system to begin bringing them to the disk. ret_done: all is written,
  * commit is next. EDIT_ERROR_SYSTEM (a full disk, for example). */
 int safetensors_writer_step(struct safetensors_writer *writer, size_t slice_bytes, bool *ret_done);

@@ -21,7 +21,8 @@ static struct corpus corpus;
 static const struct corpus_options plain = {.type = CORPUS_AUTO, .vocab_size = 256, .context = 8};
 
 /* 0, 1, 2 ... as tokens of the given width, behind a header of header_bytes. */
-static const char *write_tokens(const char *name, const void *header, size_t header_bytes, unsigned width, uint32_t count)
+static const char *write_tokens(
+		const char *name, const void *header, size_t header_bytes, unsigned width, uint32_t count)
 {
 	char *bytes = calloc(1, header_bytes + (size_t)width * count + 1);
 	if (header_bytes)
@@ -43,7 +44,8 @@ static void expect_refused(const char *path, const struct corpus_options *option
 }
 
 /* Opens, reads all tokens and finds 0, 1, 2 ... */
-static void expect_counting(const char *path, const struct corpus_options *options, enum corpus_type type, uint32_t count)
+static void expect_counting(
+		const char *path, const struct corpus_options *options, enum corpus_type type, uint32_t count)
 {
 	uint32_t tokens[1000];
 	assert_int_equal(corpus_open(&corpus, path, options, true, error, sizeof(error)), 0);
@@ -89,13 +91,16 @@ static void missing_empty_or_odd_file_is_told(void **state)
 {
 	(void)state;
 	struct corpus_options options = plain;
-	expect_refused(scratch_path("lost.txt"), &options, EDIT_ERROR_SYSTEM, "cannot be opened: No such file or directory");
+	expect_refused(
+			scratch_path("lost.txt"), &options, EDIT_ERROR_SYSTEM, "cannot be opened: No such file or directory");
 	expect_refused(scratch_path(""), &options, EDIT_ERROR_INVALID, "expected a regular file");
-	expect_refused(scratch_write("empty.txt", "", 0), &options, EDIT_ERROR_INVALID, "empty.txt: empty, expected text tokens");
+	expect_refused(
+			scratch_write("empty.txt", "", 0), &options, EDIT_ERROR_INVALID, "empty.txt: empty, expected text tokens");
 	expect_refused(scratch_write("odd.bin", "12345", 5), &options, EDIT_ERROR_MALFORMED,
 		       "5 bytes, expected a multiple of 2 (u16 tokens)");
 	options.type = CORPUS_U32;
-	expect_refused(scratch_write("odd.bin", "123456", 6), &options, EDIT_ERROR_MALFORMED, "a multiple of 4 (u32 tokens)");
+	expect_refused(
+			scratch_write("odd.bin", "123456", 6), &options, EDIT_ERROR_MALFORMED, "a multiple of 4 (u32 tokens)");
 }
 
 static void file_shorter_than_a_sample_is_told(void **state)
@@ -146,7 +151,8 @@ static void token_beyond_the_vocabulary_is_told(void **state)
 	(void)state;
 	struct corpus_options options = {.type = CORPUS_AUTO, .vocab_size = 65535, .context = 8};
 	const char *path = write_tokens("v.bin", NULL, 0, 2, 65536);
-	expect_refused(path, &options, EDIT_ERROR_INVALID, "token 65535 at position 65535, expected below vocab_size 65535");
+	expect_refused(
+			path, &options, EDIT_ERROR_INVALID, "token 65535 at position 65535, expected below vocab_size 65535");
 	options.vocab_size = 65536;
 	assert_int_equal(corpus_open(&corpus, path, &options, true, error, sizeof(error)), 0);
 	corpus_close(&corpus);
@@ -192,8 +198,8 @@ static void permutation_takes_each_place_once(void **state)
 			assert_true(corpus_permute(7, large[s], large[s] - 1 - i) < large[s]);
 }
 
-/* Spread: over many keys each place gets each value about equally often (chi-square over 16 x 16, 6000 keys; 225 degrees of
- * freedom, so 400 is more than eight deviations away). */
+/* Spread: over many keys each place gets each value about equally often (chi-square over 16 x 16, 6000 keys; 225
+ * degrees of freedom, so 400 is more than eight deviations away). */
 static void permutation_has_no_favourites(void **state)
 {
 	(void)state;
@@ -209,8 +215,8 @@ static void permutation_has_no_favourites(void **state)
 	assert_true(chi < 400);
 }
 
-/* Over three epochs, for member counts that do and do not divide the samples: each epoch of all members together is every
- * sample exactly once, and a member's own picks are its own. */
+/* Over three epochs, for member counts that do and do not divide the samples: each epoch of all members together is
+ * every sample exactly once, and a member's own picks are its own. */
 static void members_are_disjoint_and_cover_each_epoch(void **state)
 {
 	(void)state;

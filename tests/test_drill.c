@@ -35,9 +35,10 @@ static void drills_are_read(void **state)
 static void other_texts_are_refused(void **state)
 {
 	(void)state;
-	static const char *const bad[] = {"", "nan", "nan@", "@5", "nan@0", "nan@-1", "nan@ 1", "nan@+1", "nan@1x2", "nann@1", "na@1",
-		"scale@1x", "scale@1x0", "scale@1x-2", "scale@1xinf", "scale@1x1e5", "scale@1x1.2.3", "scale@1x2+", "scale@1x2+0",
-		"scale@1+2x3", "slow@1 ", "slow@99999999999999999999", "slow@1x1111111111111111111111111111111111"};
+	static const char *const bad[] = {"", "nan", "nan@", "@5", "nan@0", "nan@-1", "nan@ 1", "nan@+1", "nan@1x2",
+			"nann@1", "na@1", "scale@1x", "scale@1x0", "scale@1x-2", "scale@1xinf", "scale@1x1e5", "scale@1x1.2.3",
+			"scale@1x2+", "scale@1x2+0", "scale@1+2x3", "slow@1 ", "slow@99999999999999999999",
+			"slow@1x1111111111111111111111111111111111"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct drill drill;
 		if (!drill_read(bad[i], &drill))
@@ -48,7 +49,8 @@ static void other_texts_are_refused(void **state)
 static void drill_is_on_for_its_steps_only(void **state)
 {
 	(void)state;
-	const struct drill drills[] = {read_good("scale@10x3+2"), read_good("slow@11x5"), read_good("scale@11x7+18446744073709551615")};
+	const struct drill drills[] = {
+			read_good("scale@10x3+2"), read_good("slow@11x5"), read_good("scale@11x7+18446744073709551615")};
 	static const double scales[] = {1, 3, 21, 7, 7};
 	for (uint64_t step = 9; step < 14; step++) {
 		double factor;

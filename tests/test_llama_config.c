@@ -16,7 +16,7 @@
 static char error[COMPLAINT_MAX];
 
 #define REQUIRED                                                                                                       \
-	"\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":24,\"intermediate_size\":40,\"num_hidden_layers\":3,"     \
+	"\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":24,\"intermediate_size\":40,\"num_hidden_layers\":3," \
 	"\"num_attention_heads\":6"
 
 static void expect_refused(const char *text, int code, const char *line)
@@ -42,7 +42,8 @@ static struct llama_config load(const char *text)
 static void absent_keys_have_their_usual_values(void **state)
 {
 	(void)state;
-	struct llama_config config = load("{" REQUIRED ",\"num_key_value_heads\":null,\"rope_scaling\":null,\"unknown\":[1]}");
+	struct llama_config config = load(
+			"{" REQUIRED ",\"num_key_value_heads\":null,\"rope_scaling\":null,\"unknown\":[1]}");
 	assert_int_equal(config.vocab_size, 300);
 	assert_int_equal(config.hidden_size, 24);
 	assert_int_equal(config.intermediate_size, 40);
@@ -82,7 +83,8 @@ static void wrong_type_or_range_names_the_key(void **state)
 		       "vocab_size: missing, expected a whole number from 1 to 16777216");
 	expect_refused("{" REQUIRED ",\"num_key_value_heads\":\"2\"}", EDIT_ERROR_MALFORMED,
 		       "num_key_value_heads: not a whole number, expected");
-	expect_refused("{" REQUIRED ",\"num_key_value_heads\":2.0}", EDIT_ERROR_MALFORMED, "num_key_value_heads: not a whole number");
+	expect_refused("{" REQUIRED ",\"num_key_value_heads\":2.0}", EDIT_ERROR_MALFORMED,
+			"num_key_value_heads: not a whole number");
 	expect_refused("{" REQUIRED ",\"num_key_value_heads\":0}", EDIT_ERROR_RANGE, "num_key_value_heads: 0, expected");
 	expect_refused("{" REQUIRED ",\"num_key_value_heads\":-1}", EDIT_ERROR_RANGE, "num_key_value_heads: -1, expected");
 	expect_refused("{" REQUIRED ",\"max_position_embeddings\":9223372036854775807}", EDIT_ERROR_RANGE,
@@ -90,7 +92,8 @@ static void wrong_type_or_range_names_the_key(void **state)
 	expect_refused("{" REQUIRED ",\"rms_norm_eps\":0}", EDIT_ERROR_RANGE, "rms_norm_eps: 0, expected a number above 0");
 	expect_refused("{" REQUIRED ",\"rms_norm_eps\":\"small\"}", EDIT_ERROR_MALFORMED, "rms_norm_eps: not a number");
 	expect_refused("{" REQUIRED ",\"rope_theta\":-1}", EDIT_ERROR_RANGE, "rope_theta: -1, expected a number above 0");
-	expect_refused("{" REQUIRED ",\"tie_word_embeddings\":1}", EDIT_ERROR_MALFORMED, "tie_word_embeddings: expected true or false");
+	expect_refused("{" REQUIRED ",\"tie_word_embeddings\":1}", EDIT_ERROR_MALFORMED,
+			"tie_word_embeddings: expected true or false");
 	expect_refused("{" REQUIRED ",\"vocab_size\":5}", EDIT_ERROR_MALFORMED, "duplicate");
 }
 
@@ -99,7 +102,8 @@ static void sizes_that_do_not_divide_are_refused(void **state)
 	(void)state;
 	expect_refused("{" REQUIRED ",\"num_key_value_heads\":4}", EDIT_ERROR_RANGE,
 		       "num_key_value_heads: 4 does not divide num_attention_heads (6)");
-	expect_refused("{" REQUIRED ",\"num_key_value_heads\":12}", EDIT_ERROR_RANGE, "num_key_value_heads: 12 does not divide");
+	expect_refused(
+			"{" REQUIRED ",\"num_key_value_heads\":12}", EDIT_ERROR_RANGE, "num_key_value_heads: 12 does not divide");
 	expect_refused("{" REQUIRED ",\"head_dim\":3}", EDIT_ERROR_RANGE, "head_dim: 3, expected an even number");
 	expect_refused("{\"model_type\":\"llama\",\"vocab_size\":9,\"hidden_size\":24,\"intermediate_size\":4,"
 		       "\"num_hidden_layers\":1,\"num_attention_heads\":5}",
@@ -113,19 +117,25 @@ static void other_models_are_refused_by_name(void **state)
 {
 	(void)state;
 	expect_refused("{\"vocab_size\":300}", EDIT_ERROR_MALFORMED, "model_type: missing, expected \"llama\"");
-	expect_refused("{\"model_type\":\"mistral\"}", EDIT_ERROR_INVALID, "model_type: \"mistral\" is not supported, only \"llama\"");
+	expect_refused("{\"model_type\":\"mistral\"}", EDIT_ERROR_INVALID,
+			"model_type: \"mistral\" is not supported, only \"llama\"");
 	expect_refused("{\"model_type\":7}", EDIT_ERROR_MALFORMED, "model_type: expected a text");
-	expect_refused("{" REQUIRED ",\"hidden_act\":\"gelu\"}", EDIT_ERROR_INVALID, "hidden_act: \"gelu\" is not supported, only \"silu\"");
-	expect_refused("{" REQUIRED ",\"attention_bias\":true}", EDIT_ERROR_INVALID, "attention_bias: true is not supported");
+	expect_refused("{" REQUIRED ",\"hidden_act\":\"gelu\"}", EDIT_ERROR_INVALID,
+			"hidden_act: \"gelu\" is not supported, only \"silu\"");
+	expect_refused(
+			"{" REQUIRED ",\"attention_bias\":true}", EDIT_ERROR_INVALID, "attention_bias: true is not supported");
 	expect_refused("{" REQUIRED ",\"mlp_bias\":true}", EDIT_ERROR_INVALID, "mlp_bias: true is not supported");
-	expect_refused("{" REQUIRED ",\"attention_dropout\":0.1}", EDIT_ERROR_INVALID, "attention_dropout: 0.1 is not supported, only 0");
-	expect_refused("{" REQUIRED ",\"partial_rotary_factor\":0.5}", EDIT_ERROR_INVALID, "partial_rotary_factor: 0.5 is not supported");
+	expect_refused("{" REQUIRED ",\"attention_dropout\":0.1}", EDIT_ERROR_INVALID,
+			"attention_dropout: 0.1 is not supported, only 0");
+	expect_refused("{" REQUIRED ",\"partial_rotary_factor\":0.5}", EDIT_ERROR_INVALID,
+			"partial_rotary_factor: 0.5 is not supported");
 	expect_refused("{" REQUIRED ",\"quantization_config\":{}}", EDIT_ERROR_INVALID, "quantization_config: quantised");
 	expect_refused("{" REQUIRED ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}", EDIT_ERROR_INVALID,
 		       "rope_scaling: \"llama3\" is not supported");
 	expect_refused("{" REQUIRED ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", EDIT_ERROR_INVALID,
 		       "rope_scaling: \"linear\" is not supported");
-	expect_refused("{" REQUIRED ",\"rope_scaling\":{\"factor\":2}}", EDIT_ERROR_INVALID, "rope_scaling: \"of no known type\"");
+	expect_refused(
+			"{" REQUIRED ",\"rope_scaling\":{\"factor\":2}}", EDIT_ERROR_INVALID, "rope_scaling: \"of no known type\"");
 	expect_refused("{" REQUIRED ",\"rope_scaling\":2}", EDIT_ERROR_INVALID, "rope_scaling: ");
 	expect_refused("{" REQUIRED ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", EDIT_ERROR_INVALID,
 		       "rope_parameters: \"yarn\" is not supported");
@@ -151,7 +161,8 @@ static void text_is_kept_as_it_is(void **state)
 	(void)state;
 	static const char text[] = "{ \"model_type\" :\n\t\"llama\"}  ";
 	char *copy;
-	assert_int_equal(llama_config_text(scratch_write("config.json", text, sizeof(text) - 1), &copy, error, sizeof(error)), 0);
+	assert_int_equal(
+			llama_config_text(scratch_write("config.json", text, sizeof(text) - 1), &copy, error, sizeof(error)), 0);
 	assert_string_equal(copy, text);
 	free(copy);
 }

@@ -82,12 +82,14 @@ static void damaged_entry_is_told(void **state)
 {
 	(void)state;
 	expect_damage(0, "{\"a\":7}", "tensor a: dtype: expected a type's name");
-	expect_damage(0, "{\"a\":{\"dtype\":\"F32F32F32F32F32F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", "tensor a: dtype");
+	expect_damage(
+			0, "{\"a\":{\"dtype\":\"F32F32F32F32F32F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", "tensor a: dtype");
 	expect_damage(0, "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", "tensor a: shape: expected");
 	expect_damage(0, "{" ENTRY("a", "F32", "[-4]", "0", "16") "}", "tensor a: shape: expected");
 	expect_damage(0, "{" ENTRY("a", "F32", "[4.0]", "0", "16") "}", "tensor a: shape: expected");
 	expect_damage(0, "{" ENTRY("a", "F32", "[1,1,1,1,1,1,1,1,4]", "0", "16") "}", "tensor a: shape: expected");
-	expect_damage(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0]}}", "tensor a: data_offsets: expected");
+	expect_damage(
+			0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0]}}", "tensor a: data_offsets: expected");
 	expect_damage(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16,16]}}", "tensor a: data_offsets");
 	expect_damage(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,99999999999999999999]}}", "too big");
 }
@@ -95,10 +97,13 @@ static void damaged_entry_is_told(void **state)
 static void offsets_outside_or_overlapping_are_told(void **state)
 {
 	(void)state;
-	expect_damage(0, "{" ENTRY("a", "F32", "[8]", "0", "32") "}", "tensor a: bytes 0 to 32 are not inside the data, which are 16");
+	expect_damage(0, "{" ENTRY("a", "F32", "[8]", "0", "32") "}",
+			"tensor a: bytes 0 to 32 are not inside the data, which are 16");
 	expect_damage(0, "{" ENTRY("a", "F32", "[4]", "16", "0") "}", "tensor a: bytes 16 to 0 are not inside");
-	expect_damage(0, "{" ENTRY("a", "F32", "[3]", "0", "16") "}", "tensor a: F32 of shape [3] does not fill bytes 0 to 16");
-	expect_damage(0, "{" ENTRY("a", "F32", "[4]", "1", "16") "}", "tensor a: F32 of shape [4] does not fill bytes 1 to 16");
+	expect_damage(
+			0, "{" ENTRY("a", "F32", "[3]", "0", "16") "}", "tensor a: F32 of shape [3] does not fill bytes 0 to 16");
+	expect_damage(
+			0, "{" ENTRY("a", "F32", "[4]", "1", "16") "}", "tensor a: F32 of shape [4] does not fill bytes 1 to 16");
 	expect_damage(0, "{" ENTRY("a", "F32", "[4294967296,4294967296]", "0", "16") "}", "does not fill");
 	expect_damage(0, "{" ENTRY("a", "F32", "[2]", "0", "8") "," ENTRY("b", "F32", "[3]", "4", "16") "}",
 		      "tensor b: begins at byte 4 of the data, inside the tensor before it, expected 8");
@@ -114,12 +119,13 @@ static void names_do_not_break_the_line(void **state)
 	expect_damage(0, "{" ENTRY("x\\n\\u001b[31m", "F32", "[8]", "0", "32") "}", "tensor x??[31m: bytes 0 to 32");
 }
 
-/* Each byte of a good file's header, changed in eight ways: it opens or it complains, and reading what opens stays inside. */
+/* Each byte of a good file's header, changed in eight ways: it opens or it complains, and reading what opens stays
+ * inside. */
 static void any_changed_byte_is_survived(void **state)
 {
 	(void)state;
-	static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}," ENTRY("a", "F32", "[2,1]", "0", "8") "," ENTRY(
-		"b", "BF16", "[4]", "8", "16") "}";
+	static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+		ENTRY("a", "F32", "[2,1]", "0", "8") "," ENTRY("b", "BF16", "[4]", "8", "16") "}";
 	static const float data[4] = {1, 2, 3, 4};
 	char bytes[512];
 	size_t size = 8 + sizeof(header) - 1 + sizeof(data), opened = 0;
@@ -168,8 +174,9 @@ static void file_cut_short_is_told_at_any_length(void **state)
 static void types_become_float32_exactly(void **state)
 {
 	(void)state;
-	static const char header[] = "{" ENTRY("f", "F32", "[2]", "0", "8") "," ENTRY("h", "F16", "[8]", "8", "24") "," ENTRY(
-		"b", "BF16", "[1,4]", "24", "32") "," ENTRY("i", "I64", "[1]", "32", "40") "}";
+	static const char header[] = "{"
+		ENTRY("f", "F32", "[2]", "0", "8") "," ENTRY("h", "F16", "[8]", "8", "24") ","
+		ENTRY("b", "BF16", "[1,4]", "24", "32") "," ENTRY("i", "I64", "[1]", "32", "40") "}";
 	static const float plain[2] = {0.1f, -3e38f};
 	/* 1, -2, largest, smallest normal, largest subnormal, smallest, -0, infinity */
 	static const uint16_t half[8] = {0x3c00, 0xc000, 0x7bff, 0x0400, 0x03ff, 0x8001, 0x8000, 0x7c00};
@@ -216,7 +223,8 @@ static void long_tensor_is_converted_in_parts(void **state)
 	enum { COUNT = 40001 };
 	char header[200], *bytes = malloc(200 + 2 * COUNT);
 	float *values = malloc(COUNT * sizeof(float));
-	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", COUNT, 2 * COUNT);
+	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", COUNT,
+			2 * COUNT);
 	uint64_t length = strlen(header);
 	memcpy(bytes, &length, 8);
 	memcpy(bytes + 8, header, length);
@@ -278,7 +286,8 @@ static int folder_clear(void **state)
 static void file_of_our_writer_is_read(void **state)
 {
 	(void)state;
-	const struct safetensors_tensor all[] = {weight_b, weight_a, {.name = "x.rotary_emb.inv_freq", .dims = dims_a, .rank = 1, .data = data_a}};
+	const struct safetensors_tensor all[] = {
+			weight_b, weight_a, {.name = "x.rotary_emb.inv_freq", .dims = dims_a, .rank = 1, .data = data_a}};
 	write_weights("model.safetensors", all, 3);
 	struct tensorfolder *weights;
 	const char *extra;
@@ -334,9 +343,12 @@ static void bad_index_is_told(void **state)
 	expect_bad_index("{\"weight_map\":{\"a\":1}}", EDIT_ERROR_MALFORMED, "tensor a: \"\" is not the name");
 	expect_bad_index("{\"weight_map\":{\"a\":\"../one.safetensors\"}}", EDIT_ERROR_MALFORMED,
 			 "tensor a: \"../one.safetensors\" is not the name of a .safetensors file in the same folder");
-	expect_bad_index("{\"weight_map\":{\"a\":\"/etc/passwd\"}}", EDIT_ERROR_MALFORMED, "\"/etc/passwd\" is not the name");
-	expect_bad_index("{\"weight_map\":{\"a\":\"config.json\"}}", EDIT_ERROR_MALFORMED, "\"config.json\" is not the name");
-	expect_bad_index("{\"weight_map\":{\"a\":\"lost.safetensors\"}}", EDIT_ERROR_SYSTEM, "/lost.safetensors: cannot be opened");
+	expect_bad_index(
+			"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", EDIT_ERROR_MALFORMED, "\"/etc/passwd\" is not the name");
+	expect_bad_index(
+			"{\"weight_map\":{\"a\":\"config.json\"}}", EDIT_ERROR_MALFORMED, "\"config.json\" is not the name");
+	expect_bad_index(
+			"{\"weight_map\":{\"a\":\"lost.safetensors\"}}", EDIT_ERROR_SYSTEM, "/lost.safetensors: cannot be opened");
 	expect_bad_index("{\"weight_map\":{\"b\":\"one.safetensors\"}}", EDIT_ERROR_MALFORMED,
 			 "index.json: tensor b is not in one.safetensors, where it should be");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real daemons and real workers on loopback: two members train on text, and an incident of each kind that a worker can have."""
+"""Real daemons and real workers on loopback: two members train on text, and have incidents that a worker can have."""
 
 import glob
 import json
@@ -16,7 +16,8 @@ import unittest
 
 BUILD = os.environ.get("BUILD", "build")
 CONFIG = {"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": True}
+          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+          "tie_word_embeddings": True}
 PATIENCE_S = 60  # for anything that should take a moment; a sanitizer on a busy machine is slow
 
 
@@ -47,8 +48,9 @@ class Member:
         self.test = test
         for part in ("run", "state"):
             os.makedirs(os.path.join(self.folder, part))
-        lines = ["[node]", f"name = {name}", "run = test", f"runtime_dir = {self.folder}/run", f"state_dir = {self.folder}/state",
-                 "[members]", *(f"{other} = tcp://127.0.0.1:{port}" for other, port in members.items()),
+        lines = ["[node]", f"name = {name}", "run = test", f"runtime_dir = {self.folder}/run",
+                 f"state_dir = {self.folder}/state", "[members]",
+                 *(f"{other} = tcp://127.0.0.1:{port}" for other, port in members.items()),
                  "[sync]", f"interval = {interval}"]
         config = self.write("editd.conf", "\n".join(lines) + "\n")
         self.daemon = self.start("editd", "daemon.log", "-c", config)
@@ -82,6 +84,9 @@ class Member:
         steps = re.findall(r"step (\d+)/", self.log("worker"))
         return int(steps[-1]) if steps else 0
 
+    def has_checkpoint(self):
+        return "checkpoint of round" in self.log("daemon")
+
     def checkpoint(self):
         """Newest checkpoint folder."""
         return max(glob.glob(self.folder + "/state/checkpoints/round-*"))
@@ -105,14 +110,15 @@ class Training(unittest.TestCase):
         """Both workers end well, and both daemons write the same model. Returns its loss on the data."""
         for member in members:
             self.assertEqual(member.worker.wait(PATIENCE_S), 0, member.log("worker"))
-            wait_until(lambda: "checkpoint of round" in member.log("daemon"), "a checkpoint at the end")  # pylint: disable=W0640
+            wait_until(member.has_checkpoint, "a checkpoint at the end")
         models = []
         for member in members:
             with open(member.checkpoint() + "/model.safetensors", "rb") as file:
                 models.append(file.read())
         self.assertEqual(models[1:], models[:1] * (len(models) - 1))
-        done = subprocess.run([os.path.join(BUILD, "edit-worker"), "eval", "--model", members[0].checkpoint(), "--data",
-                               self.data, "--json", "--threads=1"], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
+        command = [os.path.join(BUILD, "edit-worker"), "eval", "--model", members[0].checkpoint(), "--data", self.data]
+        done = subprocess.run([*command, "--json", "--threads=1"], stdout=subprocess.PIPE, check=True,
+                              timeout=PATIENCE_S)
         return json.loads(done.stdout)["loss"]
 
     def test_two_members_learn_and_end_with_one_model(self):
@@ -186,7 +192,7 @@ class Training(unittest.TestCase):
         members = self.members()
         members[0].train("--steps=60")
         members[1].train("--steps=60", config={"intermediate_size": 64})
-        wait_until(lambda: re.search(r"refused.*intermediate_size", members[0].log("daemon")), "the refusal names the key")
+        wait_until(lambda: re.search(r"refused.*intermediate_size", members[0].log("daemon")), "the key in a refusal")
         self.assertLessEqual(max(member.step() for member in members), 5)  # no round comes about
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tools of edit-worker as people use them: eval and sample on folders of all kinds, and the one line and the exit status
-for everything that does not fit."""
+"""The tools of edit-worker as people use them: eval and sample on folders of all kinds, and the one line and the exit
+status for everything that does not fit."""
 
 import json
 import math
@@ -18,8 +18,9 @@ import unittest
 TOOL = os.path.join(os.environ.get("BUILD", "build"), "edit-worker")
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors")
 
-BYTE_CONFIG = {"model_type": "llama", "vocab_size": 256, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-               "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+BYTE_CONFIG = {"model_type": "llama", "vocab_size": 256, "hidden_size": 16, "intermediate_size": 24,
+               "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+               "max_position_embeddings": 64}
 
 
 def run(*arguments, **options):
@@ -216,7 +217,7 @@ class Eval(Case):
 
         def fails(status, fragment, change):
             self.expect_line(status, fragment, "eval", "--model", self.model(change=change), "--data", data)
-        fails(2, "/model.safetensors: tensor model.layers.1.mlp.up_proj.weight is missing, expected with shape [24, 16]",
+        fails(2, "/model.safetensors: tensor model.layers.1.mlp.up_proj.weight is missing, expected with shape [24",
               lambda tensors: [tensor for tensor in tensors if "1.mlp.up" not in tensor[0]])
         fails(2, "tensor model.norm.weight: shape [4, 4], expected [16]",
               lambda tensors: [(n, k, [4, 4] if n == "model.norm.weight" else s, d) for n, k, s, d in tensors])
@@ -280,8 +281,8 @@ class Sample(Case):
         for bad in ("", "1,", ",1", "1,,2", "-1", "1 ,2", "300", "99999999999999999999", "a"):
             fails(2, "expected ids below 300 with commas", "--model", wide, "--prompt-ids", bad)
         fails(2, "64 positions, but the prompt has 65 tokens", "--model", model, "--prompt", "x" * 65)
-        fails(2, "64 positions, but the prompt has 3 tokens and 63", "--model", model, "--prompt", "abc", "--tokens", "63")
-        fails(2, "--temperature: '-1', expected a number from 0", "--model", model, "--prompt", "a", "--temperature", "-1")
+        fails(2, "64 positions, but the prompt has 3 tokens and 63", "--model", model, "--prompt=abc", "--tokens=63")
+        fails(2, "--temperature: '-1', expected a number from 0", "--model", model, "--prompt=a", "--temperature=-1")
         fails(2, "--tokens: '0'", "--model", model, "--prompt", "a", "--tokens", "0")
 
     def test_closed_output_ends_it(self):
@@ -295,8 +296,8 @@ class Sample(Case):
 class Train(Case):
     def arguments(self, **changes):
         """A good command line, with changes; None leaves an option out."""
-        good = {"socket": self.path("worker.sock"), "model": self.model(), "data": self.write("text", b"some text" * 99),
-                "context": "16", "wait": "0.2", **changes}
+        good = {"socket": self.path("worker.sock"), "model": self.model(), "context": "16", "wait": "0.2",
+                "data": self.write("text", b"some text" * 99), **changes}
         return ["train"] + [f"--{name}={value}" for name, value in good.items() if value is not None]
 
     def test_no_daemon_is_told_in_time(self):

@@ -21,7 +21,8 @@ void cmdline_fail(const struct argp_state *state, const char *format, ...)
 	exit(2);
 }
 
-uint64_t cmdline_count(const struct argp_state *state, const char *option, const char *text, uint64_t low, uint64_t high)
+uint64_t cmdline_count(
+		const struct argp_state *state, const char *option, const char *text, uint64_t low, uint64_t high)
 {
 	char *end;
 	errno = 0;

@@ -1,8 +1,8 @@
 #ifndef EDIT_WORKER_CMDLINE_H
 #define EDIT_WORKER_CMDLINE_H
 
-/* Values on the command line. What cannot be read is told in one line with the option and the range, and the program ends with
- * status 2. */
+/* Values on the command line. What cannot be read is told in one line with the option and the range, and the program
+ * ends with status 2. */
 
 #include <argp.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Training data: a file of tokens and which samples of it a member takes. Reads by position; keeps nothing of the file. */
+/* Training data: a file of tokens and which samples of it a member takes. Reads by position; keeps nothing of the
+ * file. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,7 +39,8 @@ int corpus_type_find(const char *name, enum corpus_type *ret_type)
 	return EDIT_ERROR_UNKNOWN;
 }
 
-/* Reads the header of an llm.c file. ret_is_llmc: false if the magic number is none of its own; nothing else is set then. */
+/* Reads the header of an llm.c file. ret_is_llmc: false if the magic number is none of its own; nothing else is set
+ * then. */
 static int read_llmc(struct corpus *corpus, uint64_t size_bytes, bool *ret_is_llmc, char *error, size_t error_size)
 {
 	uint32_t words[3];
@@ -53,16 +55,16 @@ static int read_llmc(struct corpus *corpus, uint64_t size_bytes, bool *ret_is_ll
 			continue;
 		if (words[1] != llmc_kinds[i].version)
 			return complain(error, error_size, EDIT_ERROR_MALFORMED,
-					"%s: llm.c header has version %" PRIu32 ", expected %" PRIu32 " with magic number %" PRIu32, corpus->path,
-					words[1], llmc_kinds[i].version, words[0]);
+					"%s: llm.c header has version %" PRIu32 ", expected %" PRIu32 " with magic number %" PRIu32,
+					corpus->path, words[1], llmc_kinds[i].version, words[0]);
 		*ret_is_llmc = true;
 		corpus->token_bytes = llmc_kinds[i].token_bytes;
 		corpus->data_offset = LLMC_HEADER_BYTES;
 		uint64_t held = size_bytes - LLMC_HEADER_BYTES;
 		if (held != (uint64_t)words[2] * corpus->token_bytes)
 			return complain(error, error_size, EDIT_ERROR_MALFORMED,
-					"%s: llm.c header says %" PRIu32 " tokens of %u bytes, but %" PRIu64 " bytes follow it", corpus->path,
-					words[2], corpus->token_bytes, held);
+					"%s: llm.c header says %" PRIu32 " tokens of %u bytes, but %" PRIu64 " bytes follow it",
+					corpus->path, words[2], corpus->token_bytes, held);
 	}
 	return 0;
 }
@@ -74,7 +76,8 @@ static bool has_ending(const char *path, const char *ending)
 }
 
 /* Settles type, token_bytes and data_offset. */
-static int find_type(struct corpus *corpus, enum corpus_type wanted, uint64_t size_bytes, char *error, size_t error_size)
+static int find_type(
+		struct corpus *corpus, enum corpus_type wanted, uint64_t size_bytes, char *error, size_t error_size)
 {
 	bool is_llmc = false;
 	if (wanted == CORPUS_AUTO || wanted == CORPUS_LLMC) {
@@ -109,15 +112,16 @@ static int cut(struct corpus *corpus, uint64_t size_bytes, double holdout, bool 
 				type_names[corpus->type]);
 	if (data_bytes % corpus->token_bytes)
 		return complain(error, error_size, EDIT_ERROR_MALFORMED,
-				"%s: %" PRIu64 " bytes, expected a multiple of %u (%s tokens)", corpus->path, data_bytes, corpus->token_bytes,
-				type_names[corpus->type]);
+				"%s: %" PRIu64 " bytes, expected a multiple of %u (%s tokens)", corpus->path, data_bytes,
+				corpus->token_bytes, type_names[corpus->type]);
 	corpus->token_count = data_bytes / corpus->token_bytes;
 	uint64_t held_count = u64_min((uint64_t)(holdout * (double)corpus->token_count + 0.5), corpus->token_count);
 	corpus->train_count = corpus->token_count - held_count;
 	corpus->sample_count = corpus->train_count ? (corpus->train_count - 1) / corpus->context : 0;
 	if (for_training && corpus->sample_count == 0)
 		return complain(error, error_size, EDIT_ERROR_INVALID,
-				"%s: %" PRIu64 " tokens to train on (%" PRIu64 " held out), shorter than a sample of context + 1 = %" PRIu64,
+				"%s: %" PRIu64 " tokens to train on (%" PRIu64
+				" held out), shorter than a sample of context + 1 = %" PRIu64,
 				corpus->path, corpus->train_count, held_count, (uint64_t)corpus->context + 1);
 	return 0;
 }
@@ -179,8 +183,8 @@ int corpus_read(const struct corpus *corpus, uint64_t begin, size_t count, uint3
 	/* The raw tokens go to the end of the array and are widened from its begin, so that no second array is needed. */
 	size_t raw_bytes = count * corpus->token_bytes;
 	unsigned char *raw = (unsigned char *)ret_tokens + (count * sizeof(uint32_t) - raw_bytes);
-	int result = inputfile_read(corpus->fd, corpus->path, corpus->data_offset + begin * corpus->token_bytes, raw, raw_bytes,
-				    error, error_size);
+	int result = inputfile_read(corpus->fd, corpus->path, corpus->data_offset + begin * corpus->token_bytes, raw,
+			raw_bytes, error, error_size);
 	if (result)
 		return result;
 	for (size_t i = 0; i < count; i++) {
@@ -189,8 +193,8 @@ int corpus_read(const struct corpus *corpus, uint64_t begin, size_t count, uint3
 		ret_tokens[i] = token;
 		if (token >= corpus->vocab_size)
 			return complain(error, error_size, EDIT_ERROR_INVALID,
-					"%s: token %" PRIu32 " at position %" PRIu64 ", expected below vocab_size %" PRIu32, corpus->path, token,
-					begin + i, corpus->vocab_size);
+					"%s: token %" PRIu32 " at position %" PRIu64 ", expected below vocab_size %" PRIu32, corpus->path,
+					token, begin + i, corpus->vocab_size);
 	}
 	return 0;
 }

@@ -1,15 +1,15 @@
 #ifndef EDIT_WORKER_CORPUS_H
 #define EDIT_WORKER_CORPUS_H
 
-/* Training data: one file of tokens, cut into samples of context + 1 tokens (the last of a sample is the first of the next), and
- * which of them a member takes at a step.
+/* Training data: one file of tokens, cut into samples of context + 1 tokens (the last of a sample is the first of the
+ * next), and which of them a member takes at a step.
  *
  *     file:    | train: sample 0 | sample 1 | ...            | held out: never trained on |
  *     epoch:   a permutation of the train samples from (seed, epoch), computed and not stored
  *     member:  rank r of count takes positions r, r + count, r + 2 count ... of each epoch's permutation
  *
- * So no sample comes twice in an epoch, no two members have the same, and an epoch covers all. Position is a pure function of
- * (seed, rank, count, number of the sample): whoever resumes needs the step only. */
+ * So no sample comes twice in an epoch, no two members have the same, and an epoch covers all. Position is a pure
+ * function of (seed, rank, count, number of the sample): whoever resumes needs the step only. */
 
 #include "core/base.h"
 
@@ -50,9 +50,9 @@ struct corpus {
 	uint32_t vocab_size, context;
 };
 
-/* Opens the file at path and reads it once in full: each token must be below vocab_size, so that a bad one is not met after hours
- * of training. for_training: there must be a sample to train on. On failure writes one line to error [error_size]:
- * EDIT_ERROR_SYSTEM, EDIT_ERROR_MALFORMED, EDIT_ERROR_INVALID (not usable with these options). */
+/* Opens the file at path and reads it once in full: each token must be below vocab_size, so that a bad one is not met
+ * after hours of training. for_training: there must be a sample to train on. On failure writes one line to error
+ * [error_size]: EDIT_ERROR_SYSTEM, EDIT_ERROR_MALFORMED, EDIT_ERROR_INVALID (not usable with these options). */
 int corpus_open(struct corpus *corpus, const char *path, const struct corpus_options *options, bool for_training,
 		char *error, size_t error_size);
 void corpus_close(struct corpus *corpus);

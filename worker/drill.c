@@ -28,8 +28,8 @@ static bool read_count(const char **text, uint64_t *ret_count)
 	return errno == 0 && *ret_count > 0;
 }
 
-/* A number above 0 at *text, which is moved behind it. A sign would be the mark of a count, and the mark of an exponent is not
- * needed, so only digits and a point are taken. */
+/* A number above 0 at *text, which is moved behind it. A sign would be the mark of a count, and the mark of an
+ * exponent is not needed, so only digits and a point are taken. */
 static bool read_factor(const char **text, double *ret_factor)
 {
 	char digits[32];

@@ -1,8 +1,8 @@
 #ifndef EDIT_WORKER_DRILL_H
 #define EDIT_WORKER_DRILL_H
 
-/* Rehearsals: an operator can let one worker misbehave at a step that is known beforehand, and see what the ring, the log and
- * editctl make of it.
+/* Rehearsals: an operator can let one worker misbehave at a step that is known beforehand, and see what the ring, the
+ * log and editctl make of it.
  *
  *     KIND@STEP[xFACTOR][+COUNT]     from the step with that number (the first is 1), for COUNT steps
  */
@@ -33,8 +33,8 @@ struct drill {
 /* Reads one; EDIT_ERROR_INVALID if the text is none (ret_drill is untouched). */
 int drill_read(const char *text, struct drill *ret_drill);
 
-/* Whether the step with that number is one of a drill of that kind among drills [count]; ret_factor: the product of their
- * factors, 1 if there is none. */
+/* Whether the step with that number is one of a drill of that kind among drills [count]; ret_factor: the product of
+ * their factors, 1 if there is none. */
 bool drill_is_on(const struct drill *drills, size_t count, enum drill_kind kind, uint64_t step, double *ret_factor);
 
 #endif

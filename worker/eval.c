@@ -31,7 +31,7 @@ static const struct argp_option arguments[] = {
 	{"model", KEY_MODEL, "DIR", 0, "folder with config.json and model.safetensors", 0},
 	{"data", KEY_DATA, "FILE", 0, "text or tokens", 0},
 	{"data-type", KEY_TYPE, "TYPE", 0, "text, u16, u32, llmc or auto (default auto)", 0},
-	{"holdout", KEY_HOLDOUT, "F", 0, "only this fraction at the end of the file, as held out in training (default 0: all)", 0},
+	{"holdout", KEY_HOLDOUT, "F", 0, "only this fraction at the end, as held out in training (default 0: all)", 0},
 	{"context", KEY_CONTEXT, "N", 0, "tokens of a window (default 256, or what the model has)", 0},
 	{"batch", KEY_BATCH, "N", 0, "windows at once (default 8)", 0},
 	{"threads", KEY_THREADS, "N", 0, "threads of matrix products (default: as many as the process may use)", 0},
@@ -40,8 +40,9 @@ static const struct argp_option arguments[] = {
 };
 
 static const char doc[] =
-	"Measures a model on a file: mean loss in nats per token, perplexity, and bits per byte if the tokens are bytes. The file is cut "
-	"into windows that do not overlap; each token but the first is predicted once.\v" EXIT_STATUS_TEXT ".";
+	"Measures a model on a file: mean loss in nats per token, perplexity, and bits per byte if the tokens are bytes. "
+	"The file is cut into windows that do not overlap; each token but the first is predicted once.\v"
+	EXIT_STATUS_TEXT ".";
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -78,8 +79,8 @@ static int add_windows(struct llama *llama, const struct corpus *corpus, uint64_
 		       uint32_t *tokens, struct measure *measure, char *error, size_t error_size)
 {
 	for (unsigned row = 0; row < rows; row++) {
-		int result = corpus_read(corpus, begin + (uint64_t)row * time, (size_t)time + 1, tokens + (size_t)row * (time + 1),
-					 error, error_size);
+		int result = corpus_read(corpus, begin + (uint64_t)row * time, (size_t)time + 1,
+				tokens + (size_t)row * (time + 1), error, error_size);
 		if (result)
 			return result;
 	}
@@ -113,27 +114,35 @@ static int measure_range(struct llama *llama, const struct corpus *corpus, uint6
 	return result;
 }
 
-/* Prints the result; EDIT_ERROR_SYSTEM if stdout does not take it. */
-static int print(const struct eval_options *options, const struct corpus *corpus, const struct measure *measure)
+/* A path that is no UTF-8 cannot be told in JSON. */
+static json_t *json_path(const char *path)
+{
+	json_t *text = json_string(path);
+	return text ? text : json_null();
+}
+
+static bool print_json(const struct eval_options *options, double loss, bool has_bytes, uint64_t count)
+{
+	json_t *root = json_pack("{s:i, s:o, s:o, s:f, s:f, s:o, s:I}", "version", 1, "model", json_path(options->model),
+				 "data", json_path(options->data), "loss", loss, "perplexity", exp(loss), "bits_per_byte",
+				 has_bytes ? json_real(loss / log(2)) : json_null(), "tokens", (json_int_t)count);
+	int failed = root ? json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10)) : -1;
+	json_decref(root);
+	return !failed && putchar('\n') != EOF;
+}
+
+/* Prints the result; false if stdout does not take it. */
+static bool print(const struct eval_options *options, const struct corpus *corpus, const struct measure *measure)
 {
 	double loss = measure->nats / (double)measure->count;
 	bool has_bytes = corpus->type == CORPUS_TEXT;
-	if (options->json) {
-		json_t *root = json_pack("{s:i, s:s, s:s, s:f, s:f, s:I}", "version", 1, "model", options->model, "data", options->data,
-					 "loss", loss, "perplexity", exp(loss), "tokens", (json_int_t)measure->count);
-		/* Paths that are no UTF-8 cannot be told in JSON. */
-		if (!root || json_object_set_new(root, "bits_per_byte", has_bytes ? json_real(loss / log(2)) : json_null()) ||
-		    json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10)))
-			return EDIT_ERROR_SYSTEM;
-		putchar('\n');
-		json_decref(root);
-	} else {
-		printf("loss           %.6f nats per token\nperplexity     %.4f\n", loss, exp(loss));
-		if (has_bytes)
-			printf("bits per byte  %.6f\n", loss / log(2));
-		printf("tokens         %" PRIu64 "\n", measure->count);
-	}
-	return fflush(stdout) ? EDIT_ERROR_SYSTEM : 0;
+	if (options->json)
+		return print_json(options, loss, has_bytes, measure->count) && fflush(stdout) == 0;
+	printf("loss           %.6f nats per token\nperplexity     %.4f\n", loss, exp(loss));
+	if (has_bytes)
+		printf("bits per byte  %.6f\n", loss / log(2));
+	printf("tokens         %" PRIu64 "\n", measure->count);
+	return fflush(stdout) == 0;
 }
 
 static int run(const struct eval_options *options, const struct origin *origin, struct corpus *corpus, char *error,
@@ -141,22 +150,24 @@ static int run(const struct eval_options *options, const struct origin *origin, 
 {
 	uint64_t begin = options->holdout > 0 ? corpus->train_count : 0;
 	if (corpus->token_count - begin < 2)
-		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: %" PRIu64 " tokens to measure on, expected at least 2",
-				options->data, corpus->token_count - begin);
+		return complain(error, error_size, EDIT_ERROR_INVALID,
+				"%s: %" PRIu64 " tokens to measure on, expected at least 2", options->data,
+				corpus->token_count - begin);
 	struct origin_model model;
 	const struct llama_limits limits = {.batch = options->batch, .time = corpus->context};
 	int result = origin_model_init(&model, origin, &limits, error, error_size);
 	if (result)
 		return result;
 	struct measure measure;
-	result = measure_range(model.llama, corpus, begin, corpus->token_count, options->batch, &measure, error, error_size);
+	result = measure_range(
+			model.llama, corpus, begin, corpus->token_count, options->batch, &measure, error, error_size);
 	origin_model_fini(&model);
 	if (result)
 		return result;
 	if (!isfinite(measure.nats))
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: the loss is not finite (NaN or infinity in the weights)",
-				options->model);
-	if (print(options, corpus, &measure))
+		return complain(error, error_size, EDIT_ERROR_MALFORMED,
+				"%s: the loss is not finite (NaN or infinity in the weights)", options->model);
+	if (!print(options, corpus, &measure))
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "the result cannot be written: %s", strerror(errno));
 	return 0;
 }
@@ -174,8 +185,8 @@ int command_eval(int argc, char **argv)
 	if (!result) {
 		unsigned positions = origin.config.max_position_embeddings, context = options.context;
 		if (context > positions)
-			result = complain(error, sizeof(error), EDIT_ERROR_RANGE, "--context: %u, but the model has %u positions", context,
-					  positions);
+			result = complain(error, sizeof(error), EDIT_ERROR_RANGE, "--context: %u, but the model has %u positions",
+					context, positions);
 		const struct corpus_options data = {.type = options.type,
 						    .vocab_size = origin.config.vocab_size,
 						    .context = context ? context : positions < 256 ? positions : 256,

@@ -59,8 +59,8 @@ int inputfile_text(const char *path, size_t max_bytes, char **ret_text, char *er
 		return result;
 	char *text = NULL;
 	if (size > max_bytes)
-		result = complain(error, error_size, EDIT_ERROR_INVALID, "%s: %" PRIu64 " bytes, expected at most %zu", path, size,
-				  max_bytes);
+		result = complain(error, error_size, EDIT_ERROR_INVALID, "%s: %" PRIu64 " bytes, expected at most %zu", path,
+				size, max_bytes);
 	else if (!(text = malloc((size_t)size + 1)))
 		result = complain(error, error_size, EDIT_ERROR_SYSTEM, "%s: %s", path, strerror(ENOMEM));
 	else

@@ -1,5 +1,5 @@
-/* Reads config.json of a Hugging Face folder. Whatever would make the model another one than the decoder of worker/llama.h is
- * refused by its key; keys that do not touch the numbers are passed over. */
+/* Reads config.json of a Hugging Face folder. Whatever would make the model another one than the decoder of
+ * worker/llama.h is refused by its key; keys that do not touch the numbers are passed over. */
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -39,19 +39,20 @@ static int read_count(const struct reading *reading, const char *key, unsigned l
 		return 0;
 	}
 	if (!json_is_integer(value))
-		return REFUSE(reading, EDIT_ERROR_MALFORMED, "%s: %s: %s, expected a whole number from %u to %u", reading->path, key,
-			      value ? "not a whole number" : "missing", low, high);
+		return REFUSE(reading, EDIT_ERROR_MALFORMED, "%s: %s: %s, expected a whole number from %u to %u", reading->path,
+				key, value ? "not a whole number" : "missing", low, high);
 	json_int_t number = json_integer_value(value);
 	if (number < low || number > high)
-		return REFUSE(reading, EDIT_ERROR_RANGE, "%s: %s: %" JSON_INTEGER_FORMAT ", expected a whole number from %u to %u",
-			      reading->path, key, number, low, high);
+		return REFUSE(reading, EDIT_ERROR_RANGE,
+				"%s: %s: %" JSON_INTEGER_FORMAT ", expected a whole number from %u to %u", reading->path, key, number,
+				low, high);
 	*ret_count = (unsigned)number;
 	return 0;
 }
 
 /* A number in (0, high] of `object`, which may be NULL. */
-static int read_positive(const struct reading *reading, const json_t *object, const char *key, double high, double absent,
-			 double *ret_number)
+static int read_positive(const struct reading *reading, const json_t *object, const char *key, double high,
+		double absent, double *ret_number)
 {
 	const json_t *value = value_of(object, key);
 	if (!value) {
@@ -62,8 +63,8 @@ static int read_positive(const struct reading *reading, const json_t *object, co
 		return REFUSE(reading, EDIT_ERROR_MALFORMED, "%s: %s: not a number", reading->path, key);
 	double number = json_number_value(value);
 	if (!(number > 0 && number <= high))
-		return REFUSE(reading, EDIT_ERROR_RANGE, "%s: %s: %g, expected a number above 0 and up to %g", reading->path, key,
-			      number, high);
+		return REFUSE(reading, EDIT_ERROR_RANGE, "%s: %s: %g, expected a number above 0 and up to %g", reading->path,
+				key, number, high);
 	*ret_number = number;
 	return 0;
 }
@@ -86,8 +87,8 @@ static int read_only(const struct reading *reading, const json_t *object, const 
 	if (!json_is_string(value))
 		return REFUSE(reading, EDIT_ERROR_MALFORMED, "%s: %s: expected a text", reading->path, key);
 	if (strcmp(json_string_value(value), only))
-		return REFUSE(reading, EDIT_ERROR_INVALID, "%s: %s: \"%.60s\" is not supported, only \"%s\"", reading->path, key,
-			      json_string_value(value), only);
+		return REFUSE(reading, EDIT_ERROR_INVALID, "%s: %s: \"%.60s\" is not supported, only \"%s\"", reading->path,
+				key, json_string_value(value), only);
 	return 0;
 }
 
@@ -101,7 +102,8 @@ static int read_only_number(const struct reading *reading, const char *key, doub
 		return REFUSE(reading, EDIT_ERROR_MALFORMED, "%s: %s: not a number", reading->path, key);
 	double number = json_number_value(value);
 	if (number < only || number > only)
-		return REFUSE(reading, EDIT_ERROR_INVALID, "%s: %s: %g is not supported, only %g", reading->path, key, number, only);
+		return REFUSE(
+				reading, EDIT_ERROR_INVALID, "%s: %s: %g is not supported, only %g", reading->path, key, number, only);
 	return 0;
 }
 
@@ -118,7 +120,8 @@ static int check_kind(const struct reading *reading)
 		bool bias;
 		error = read_bool(reading, biases[i], &bias);
 		if (!error && bias)
-			error = REFUSE(reading, EDIT_ERROR_INVALID, "%s: %s: true is not supported, only false", reading->path, biases[i]);
+			error = REFUSE(
+					reading, EDIT_ERROR_INVALID, "%s: %s: true is not supported, only false", reading->path, biases[i]);
 	}
 	if (!error && value_of(reading->root, "quantization_config"))
 		error = REFUSE(reading, EDIT_ERROR_INVALID, "%s: quantization_config: quantised weights are not supported",
@@ -128,8 +131,8 @@ static int check_kind(const struct reading *reading)
 	return error ? error : read_only_number(reading, "partial_rotary_factor", 1);
 }
 
-/* The base of the rotary frequencies: rope_theta, in newer files inside rope_parameters. Scaled frequencies are refused; the type
- * that means "not scaled" is taken. */
+/* The base of the rotary frequencies: rope_theta, in newer files inside rope_parameters. Scaled frequencies are
+ * refused; the type that means "not scaled" is taken. */
 static int read_rope(const struct reading *reading, double *ret_theta)
 {
 	static const char *const holders[] = {"rope_scaling", "rope_parameters"}, *const types[] = {"rope_type", "type"};
@@ -140,10 +143,13 @@ static int read_rope(const struct reading *reading, double *ret_theta)
 		if (!holder)
 			continue;
 		const json_t *type = value_of(holder, types[0]) ? value_of(holder, types[0]) : value_of(holder, types[1]);
-		const char *text = json_is_string(type) ? json_string_value(type) : i == 1 && !type ? "default" : "of no known type";
+		const char *text = json_is_string(type) ? json_string_value(type)
+		                   : i == 1 && !type    ? "default"
+		                                        : "of no known type";
 		if (!json_is_object(holder) || strcmp(text, "default"))
-			error = REFUSE(reading, EDIT_ERROR_INVALID, "%s: %s: \"%.60s\" is not supported, only null or rope_type \"default\"",
-				       reading->path, holders[i], text);
+			error = REFUSE(reading, EDIT_ERROR_INVALID,
+					"%s: %s: \"%.60s\" is not supported, only null or rope_type \"default\"", reading->path, holders[i],
+					text);
 		else
 			error = read_positive(reading, holder, "rope_theta", 1e30, theta, &theta);
 	}
@@ -168,8 +174,9 @@ static int read_heads(const struct reading *reading, struct llama_config *config
 			      reading->path, config->head_count, config->hidden_size);
 	error = read_count(reading, "head_dim", 2, 65536, config->hidden_size / config->head_count, &config->head_dim);
 	if (!error && config->head_dim % 2)
-		error = REFUSE(reading, EDIT_ERROR_RANGE, "%s: head_dim: %u, expected an even number (rotary embedding turns pairs)",
-			       reading->path, config->head_dim);
+		error = REFUSE(reading, EDIT_ERROR_RANGE,
+				"%s: head_dim: %u, expected an even number (rotary embedding turns pairs)", reading->path,
+				config->head_dim);
 	return error;
 }
 
@@ -212,7 +219,8 @@ int llama_config_load(const char *path, struct llama_config *ret_config, char *e
 	memset(&config, 0, sizeof(config));
 	reading.root = json_loads(text, JSON_REJECT_DUPLICATES, &place);
 	if (!reading.root)
-		result = complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: line %d: not JSON (%s)", path, place.line, place.text);
+		result = complain(
+				error, error_size, EDIT_ERROR_MALFORMED, "%s: line %d: not JSON (%s)", path, place.line, place.text);
 	else if (!json_is_object(reading.root))
 		result = complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: expected a JSON object", path);
 	else

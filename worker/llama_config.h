@@ -8,7 +8,8 @@
 #include "core/base.h"
 
 /* Names are those of config.json, except layer_count (num_hidden_layers), head_count (num_attention_heads) and
- * kv_head_count (num_key_value_heads). Every count is at least 1; head_dim is even; kv_head_count divides head_count. */
+ * kv_head_count (num_key_value_heads). Every count is at least 1; head_dim is even; kv_head_count divides
+ * head_count. */
 struct llama_config {
 	unsigned vocab_size;
 	unsigned hidden_size;
@@ -29,8 +30,8 @@ struct llama_config {
  * instance one with biases, another activation or scaled rotary frequencies). */
 int llama_config_load(const char *path, struct llama_config *ret_config, char *error, size_t error_size);
 
-/* The text of the config.json at path, as it is, to be freed by the caller: what goes into checkpoints. Errors as above; nothing
- * is checked but that it is shorter than 1 MiB. */
+/* The text of the config.json at path, as it is, to be freed by the caller: what goes into checkpoints. Errors as
+ * above; nothing is checked but that it is shorter than 1 MiB. */
 int llama_config_text(const char *path, char **ret_text, char *error, size_t error_size);
 
 #endif

@@ -25,8 +25,8 @@ static const char doc[] =
 	"  eval     loss, perplexity and bits per byte of a model on a file\n"
 	"  sample   let a model continue a text\n"
 	"\n"
-	"A model is a folder as Hugging Face lays it out: config.json and model.safetensors (or shards with an index), with float32, "
-	"bfloat16 or float16 weights. `edit-worker COMMAND --help' tells more.\n"
+	"A model is a folder as Hugging Face lays it out: config.json and model.safetensors (or shards with an index), "
+	"with float32, bfloat16 or float16 weights. `edit-worker COMMAND --help' tells more.\n"
 	"\n" EXIT_STATUS_TEXT ".";
 
 static error_t parse(int key, char *text, struct argp_state *state)

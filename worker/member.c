@@ -122,8 +122,8 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
 
 /* ---- Hooks of the model ---- */
 
-/* A layer that was left out because it was not finite begins anew from the anchor: what its optimiser state remembers is not
- * finite either. */
+/* A layer that was left out because it was not finite begins anew from the anchor: what its optimiser state remembers
+ * is not finite either. */
 static int acquire(void *arg, unsigned layer)
 {
 	struct member *member = arg;

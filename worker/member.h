@@ -1,8 +1,8 @@
 #ifndef EDIT_WORKER_MEMBER_H
 #define EDIT_WORKER_MEMBER_H
 
-/* The model as a member of a ring: described to the daemon, its parameters in the daemon's memory, its layers taken and given
- * back as the ring needs them. */
+/* The model as a member of a ring: described to the daemon, its parameters in the daemon's memory, its layers taken
+ * and given back as the ring needs them. */
 
 #include "worker/edit_worker.h"
 #include "worker/origin.h"
@@ -17,13 +17,15 @@ struct member {
 /* Exit status that stands for a negative result of libedit-worker. */
 int member_status(int result);
 
-/* Describes the model of origin with the facts that all members must share: run, model, data type, initial parameters, seed,
- * context, held-out part, steps. EDIT_ERROR_* and one line on failure. The worker stays the caller's. */
+/* Describes the model of origin with the facts that all members must share: run, model, data type, initial
+ * parameters, seed, context, held-out part, steps. EDIT_ERROR_* and one line on failure. The worker stays the
+ * caller's. */
 int member_describe(struct edit_worker *worker, const struct origin *origin, const struct train_options *options,
 		    char *error, size_t error_size);
 
-/* After attach: makes the model, binds it and, unless an earlier worker's numbers are there, fills it from origin and says that it
- * is ready. Result of libedit-worker, or EDIT_WORKER_SYSTEM with a line in error. The member must stay where it is. */
+/* After attach: makes the model, binds it and, unless an earlier worker's numbers are there, fills it from origin and
+ * says that it is ready. Result of libedit-worker, or EDIT_WORKER_SYSTEM with a line in error. The member must stay
+ * where it is. */
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
 		const struct train_options *options, char *error, size_t error_size);
 /* Frees the model; the worker stays. */

@@ -25,7 +25,8 @@ static int open_weights(struct origin *origin, const char *folder, char *error, 
 	const char *name;
 	size_t count = tensorfolder_unasked(origin->weights, &name);
 	if (count)
-		say(SAY_NOTICE, "%s: %zu tensors are not part of the model and left aside (one is %.100s)", folder, count, name);
+		say(SAY_NOTICE, "%s: %zu tensors are not part of the model and left aside (one is %.100s)", folder, count,
+				name);
 	return 0;
 }
 
@@ -39,8 +40,8 @@ int origin_open(struct origin *origin, const char *model, uint64_t seed, bool ne
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "%s: cannot be opened: %s", model, strerror(errno));
 	bool is_folder = S_ISDIR(about.st_mode);
 	if (needs_weights && !is_folder)
-		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: expected a folder with config.json and model.safetensors",
-				model);
+		return complain(error, error_size, EDIT_ERROR_INVALID,
+				"%s: expected a folder with config.json and model.safetensors", model);
 	if (asprintf(&path, "%s%s", model, is_folder ? "/config.json" : "") < 0)
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "%s: %s", model, strerror(ENOMEM));
 	int result = llama_config_load(path, &origin->config, error, error_size);
@@ -73,8 +74,8 @@ int origin_fill(const struct origin *origin, unsigned layer, float *ret_theta, c
 		llama_tensor_at(&origin->config, i, &tensor);
 		if (tensor.layer != layer)
 			continue;
-		int result = tensorfolder_read(origin->weights, tensor.name, tensor.dims, tensor.rank, ret_theta + tensor.offset,
-					       error, error_size);
+		int result = tensorfolder_read(
+				origin->weights, tensor.name, tensor.dims, tensor.rank, ret_theta + tensor.offset, error, error_size);
 		if (result)
 			return result;
 	}
@@ -91,7 +92,8 @@ int origin_hash(const struct origin *origin, uint64_t *ret_hash, char *error, si
 	XXH3_state_t *state = XXH3_createState();
 	int result = 0;
 	if (!theta || !state || XXH3_64bits_reset(state) != XXH_OK)
-		result = complain(error, error_size, EDIT_ERROR_SYSTEM, "a layer of %zu parameters: %s", largest, strerror(ENOMEM));
+		result = complain(
+				error, error_size, EDIT_ERROR_SYSTEM, "a layer of %zu parameters: %s", largest, strerror(ENOMEM));
 	for (unsigned layer = 0; !result && layer < count; layer++) {
 		result = origin_fill(origin, layer, theta, error, error_size);
 		if (!result)
@@ -118,7 +120,8 @@ int origin_model_init(struct origin_model *model, const struct origin *origin, c
 		size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
 		model->thetas[layer] = aligned_alloc(64, bytes);
 		if (!model->thetas[layer]) {
-			result = complain(error, error_size, EDIT_ERROR_SYSTEM, "a layer of %zu parameters: %s", size, strerror(ENOMEM));
+			result = complain(
+					error, error_size, EDIT_ERROR_SYSTEM, "a layer of %zu parameters: %s", size, strerror(ENOMEM));
 			break;
 		}
 		result = origin_fill(origin, layer, model->thetas[layer], error, error_size);

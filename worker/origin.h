@@ -13,9 +13,10 @@ struct origin {
 	uint64_t seed;
 };
 
-/* Opens model, a folder or the path of a config.json (then there are no weights), reads the config, and checks that every tensor of
- * the model is in the weights with its shape. needs_weights: a model without any is refused. On failure writes one line to error
- * [error_size] and returns an error as those of worker/llama_config.h and worker/tensorfile.h. */
+/* Opens model, a folder or the path of a config.json (then there are no weights), reads the config, and checks that
+ * every tensor of the model is in the weights with its shape. needs_weights: a model without any is refused. On
+ * failure writes one line to error [error_size] and returns an error as those of worker/llama_config.h and
+ * worker/tensorfile.h. */
 int origin_open(struct origin *origin, const char *model, uint64_t seed, bool needs_weights, char *error,
 		size_t error_size);
 void origin_close(struct origin *origin);
@@ -33,8 +34,8 @@ struct origin_model {
 	unsigned layer_count;
 };
 
-/* Makes a model of the origin, filled and bound, for these limits. Errors as origin_open; EDIT_ERROR_SYSTEM if memory is
- * short. The caller frees it with origin_model_fini. */
+/* Makes a model of the origin, filled and bound, for these limits. Errors as origin_open; EDIT_ERROR_SYSTEM if memory
+ * is short. The caller frees it with origin_model_fini. */
 int origin_model_init(struct origin_model *model, const struct origin *origin, const struct llama_limits *limits,
 		      char *error, size_t error_size);
 void origin_model_fini(struct origin_model *model);

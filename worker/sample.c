@@ -1,4 +1,5 @@
-/* edit-worker sample: lets a model continue a text of bytes, or a list of token ids. Writes each token as soon as it is drawn. */
+/* edit-worker sample: lets a model continue a text of bytes, or a list of token ids. Writes each token as soon as it
+ * is drawn. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,7 +39,8 @@ static const struct argp_option arguments[] = {
 	{0},
 };
 
-static const char doc[] = "Lets a model continue a text. Prompt and continuation go to standard output.\v" EXIT_STATUS_TEXT ".";
+static const char doc[] =
+	"Lets a model continue a text. Prompt and continuation go to standard output.\v" EXIT_STATUS_TEXT ".";
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -65,8 +67,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 }
 
 /* The prompt as tokens: bytes, or ids below vocab_size. ret_tokens is to be freed. */
-static int read_prompt(const struct sample_options *options, uint32_t vocab_size, uint32_t **ret_tokens, size_t *ret_count,
-		       char *error, size_t error_size)
+static int read_prompt(const struct sample_options *options, uint32_t vocab_size, uint32_t **ret_tokens,
+		size_t *ret_count, char *error, size_t error_size)
 {
 	const char *text = options->prompt ? options->prompt : options->ids;
 	if (options->prompt && vocab_size != BYTE_COUNT)
@@ -132,15 +134,16 @@ static int run(const struct sample_options *options, struct llama *llama, const 
 	return 0;
 }
 
-/* How many tokens to draw, given the prompt and the model's positions. The last token drawn is not fed, so it needs none. */
+/* How many tokens to draw, given the prompt and the model's positions. The last token drawn is not fed, so it needs
+ * none. */
 static int count_tokens(const struct sample_options *options, unsigned positions, size_t prompt_count,
 			uint64_t *ret_count, char *error, size_t error_size)
 {
 	uint64_t wanted = options->token_count ? options->token_count : 1;
 	if (prompt_count + wanted - 1 > positions)
 		return complain(error, error_size, EDIT_ERROR_RANGE,
-				"%s: %u positions, but the prompt has %zu tokens and %" PRIu64 " are to be drawn", options->model, positions,
-				prompt_count, wanted);
+				"%s: %u positions, but the prompt has %zu tokens and %" PRIu64 " are to be drawn", options->model,
+				positions, prompt_count, wanted);
 	*ret_count = options->token_count ? wanted : u64_min(TOKENS_DEFAULT, positions - prompt_count + 1);
 	return 0;
 }
@@ -153,10 +156,12 @@ static int sample(const struct sample_options *options, const struct origin *ori
 	int result = read_prompt(options, origin->config.vocab_size, &prompt, &prompt_count, error, error_size);
 	if (result)
 		return result;
-	result = count_tokens(options, origin->config.max_position_embeddings, prompt_count, &token_count, error, error_size);
+	result = count_tokens(
+			options, origin->config.max_position_embeddings, prompt_count, &token_count, error, error_size);
 	if (!result) {
 		struct origin_model model;
-		const struct llama_limits limits = {.batch = 1, .time = 1, .cache_time = (unsigned)(prompt_count + token_count - 1)};
+		const struct llama_limits limits = {
+				.batch = 1, .time = 1, .cache_time = (unsigned)(prompt_count + token_count - 1)};
 		result = origin_model_init(&model, origin, &limits, error, error_size);
 		if (!result) {
 			result = run(options, model.llama, prompt, prompt_count, token_count, error, error_size);

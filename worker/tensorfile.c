@@ -1,5 +1,5 @@
-/* Reads one safetensors file. Format: 8 bytes header length, a JSON object {name: {dtype, shape, data_offsets}}, then the data,
- * which the tensors must cover without gap or overlap (the rule of the format's own library). */
+/* Reads one safetensors file. Format: 8 bytes header length, a JSON object {name: {dtype, shape, data_offsets}}, then
+ * the data, which the tensors must cover without gap or overlap (the rule of the format's own library). */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -94,11 +94,11 @@ static int read_entry(const struct tensorfile *file, const json_t *entry, struct
 	uint64_t offsets[2], bytes;
 	size_t offset_count;
 	if (!type || strlen(type) >= sizeof(tensor->type))
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: tensor %.100s: dtype: expected a type's name", file->path,
-				name);
+		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: tensor %.100s: dtype: expected a type's name",
+				file->path, name);
 	if (!read_numbers(json_object_get(entry, "shape"), SAFETENSORS_RANK_MAX, tensor->dims, &tensor->rank))
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: tensor %.100s: shape: expected up to %d whole numbers",
-				file->path, name, SAFETENSORS_RANK_MAX);
+		return complain(error, error_size, EDIT_ERROR_MALFORMED,
+				"%s: tensor %.100s: shape: expected up to %d whole numbers", file->path, name, SAFETENSORS_RANK_MAX);
 	if (!read_numbers(json_object_get(entry, "data_offsets"), 2, offsets, &offset_count) || offset_count != 2)
 		return complain(error, error_size, EDIT_ERROR_MALFORMED,
 				"%s: tensor %.100s: data_offsets: expected begin and end, two whole numbers", file->path, name);
@@ -107,7 +107,8 @@ static int read_entry(const struct tensorfile *file, const json_t *entry, struct
 	tensor->end = offsets[1];
 	if (tensor->begin > tensor->end || tensor->end > file->data_bytes)
 		return complain(error, error_size, EDIT_ERROR_MALFORMED,
-				"%s: tensor %.100s: bytes %" PRIu64 " to %" PRIu64 " are not inside the data, which are %" PRIu64 " bytes",
+				"%s: tensor %.100s: bytes %" PRIu64 " to %" PRIu64 " are not inside the data, which are %" PRIu64
+				" bytes",
 				file->path, name, tensor->begin, tensor->end, file->data_bytes);
 	bool overflow = false;
 	bytes = type_bytes(type);
@@ -118,8 +119,8 @@ static int read_entry(const struct tensorfile *file, const json_t *entry, struct
 		char shape[200];
 		tensorfile_shape_text(tensor->dims, tensor->rank, shape, sizeof(shape));
 		return complain(error, error_size, EDIT_ERROR_MALFORMED,
-				"%s: tensor %.100s: %s of shape %s does not fill bytes %" PRIu64 " to %" PRIu64, file->path, name, type, shape,
-				tensor->begin, tensor->end);
+				"%s: tensor %.100s: %s of shape %s does not fill bytes %" PRIu64 " to %" PRIu64, file->path, name, type,
+				shape, tensor->begin, tensor->end);
 	}
 	return 0;
 }
@@ -147,13 +148,15 @@ static int check_cover(struct tensorfile *file, char *error, size_t error_size)
 		const struct tensorfile_tensor *tensor = &file->tensors[i];
 		if (tensor->begin != end)
 			return complain(error, error_size, EDIT_ERROR_MALFORMED,
-					"%s: tensor %.100s: begins at byte %" PRIu64 " of the data, %s, expected %" PRIu64, file->path, tensor->name,
-					tensor->begin, tensor->begin < end ? "inside the tensor before it" : "behind a gap", end);
+					"%s: tensor %.100s: begins at byte %" PRIu64 " of the data, %s, expected %" PRIu64, file->path,
+					tensor->name, tensor->begin, tensor->begin < end ? "inside the tensor before it" : "behind a gap",
+					end);
 		end = tensor->end;
 	}
 	if (end != file->data_bytes)
 		return complain(error, error_size, EDIT_ERROR_MALFORMED,
-				"%s: %" PRIu64 " bytes of data, but the header's tensors end at %" PRIu64, file->path, file->data_bytes, end);
+				"%s: %" PRIu64 " bytes of data, but the header's tensors end at %" PRIu64, file->path, file->data_bytes,
+				end);
 	qsort(file->tensors, file->count, sizeof(file->tensors[0]), compare_names);
 	return 0;
 }
@@ -182,12 +185,13 @@ static int read_entries(struct tensorfile *file, const json_t *header, char *err
 }
 
 /* Reads the header's text; ret_header is a JSON object to be released. */
-static int read_header(struct tensorfile *file, uint64_t size_bytes, json_t **ret_header, char *error, size_t error_size)
+static int read_header(
+		struct tensorfile *file, uint64_t size_bytes, json_t **ret_header, char *error, size_t error_size)
 {
 	uint64_t length = 0;
 	if (size_bytes < 8)
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: %" PRIu64 " bytes, too short for a safetensors file",
-				file->path, size_bytes);
+		return complain(error, error_size, EDIT_ERROR_MALFORMED,
+				"%s: %" PRIu64 " bytes, too short for a safetensors file", file->path, size_bytes);
 	int result = inputfile_read(file->fd, file->path, 0, &length, 8, error, error_size);
 	if (result)
 		return result;
@@ -257,12 +261,12 @@ int tensorfile_check(const struct tensorfile_tensor *tensor, const uint64_t *dim
 		char shape[200], expected[200];
 		tensorfile_shape_text(tensor->dims, tensor->rank, shape, sizeof(shape));
 		tensorfile_shape_text(dims, rank, expected, sizeof(expected));
-		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: tensor %.100s: shape %s, expected %s", path, tensor->name,
-				shape, expected);
+		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: tensor %.100s: shape %s, expected %s", path,
+				tensor->name, shape, expected);
 	}
 	if (strcmp(tensor->type, "F32") && strcmp(tensor->type, "BF16") && strcmp(tensor->type, "F16"))
-		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: tensor %.100s: type %s, expected F32, BF16 or F16", path,
-				tensor->name, tensor->type);
+		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: tensor %.100s: type %s, expected F32, BF16 or F16",
+				path, tensor->name, tensor->type);
 	return 0;
 }
 

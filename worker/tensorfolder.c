@@ -68,7 +68,8 @@ static struct tensorfile *file_named(const struct tensorfolder *weights, const c
 }
 
 /* Opens the file `name` of the folder, unless it is open. */
-static int weights_add(struct tensorfolder *weights, const char *folder, const char *name, char *error, size_t error_size)
+static int weights_add(
+		struct tensorfolder *weights, const char *folder, const char *name, char *error, size_t error_size)
 {
 	if (file_named(weights, name))
 		return 0;
@@ -114,8 +115,8 @@ static int weights_follow(struct tensorfolder *weights, const char *folder, char
 		if (result)
 			return result;
 		if (!tensorfile_find(file_named(weights, holder), name))
-			return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: tensor %.100s is not in %s, where it should be",
-					weights->source, name, holder);
+			return complain(error, error_size, EDIT_ERROR_MALFORMED,
+					"%s: tensor %.100s is not in %s, where it should be", weights->source, name, holder);
 	}
 	return 0;
 }
@@ -130,13 +131,13 @@ static int weights_open_index(struct tensorfolder *weights, const char *folder, 
 	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &place);
 	free(text);
 	if (!root)
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: line %d: not JSON (%s)", weights->source, place.line,
-				place.text);
+		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: line %d: not JSON (%s)", weights->source,
+				place.line, place.text);
 	weights->map = json_incref(json_object_get(root, "weight_map"));
 	json_decref(root);
 	if (!json_is_object(weights->map))
-		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: weight_map: expected an object of tensors and files",
-				weights->source);
+		return complain(error, error_size, EDIT_ERROR_MALFORMED,
+				"%s: weight_map: expected an object of tensors and files", weights->source);
 	return weights_follow(weights, folder, error, error_size);
 }
 
@@ -144,7 +145,8 @@ int tensorfolder_open(const char *folder, struct tensorfolder **ret_weights, cha
 {
 	bool single = folder_has(folder, single_name);
 	if (!single && !folder_has(folder, index_name))
-		return complain(error, error_size, EDIT_ERROR_INVALID, "%s: has neither %s nor %s", folder, single_name, index_name);
+		return complain(
+				error, error_size, EDIT_ERROR_INVALID, "%s: has neither %s nor %s", folder, single_name, index_name);
 	struct tensorfolder *weights = calloc(1, sizeof(*weights));
 	if (weights) {
 		weights->files = calloc(FILE_COUNT_MAX, sizeof(weights->files[0]));

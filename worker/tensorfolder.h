@@ -11,7 +11,8 @@ struct tensorfolder;
 /* Whether the folder has weights: model.safetensors or an index. */
 bool tensorfolder_has_weights(const char *folder);
 
-/* Opens the files of a folder and checks all headers. If both are there, model.safetensors is used. The caller closes it. */
+/* Opens the files of a folder and checks all headers. If both are there, model.safetensors is used. The caller closes
+ * it. */
 int tensorfolder_open(const char *folder, struct tensorfolder **ret_weights, char *error, size_t error_size);
 /* NULL is allowed. */
 void tensorfolder_close(struct tensorfolder *weights);
@@ -23,8 +24,8 @@ int tensorfolder_check(struct tensorfolder *weights, const char *name, const uin
 int tensorfolder_read(struct tensorfolder *weights, const char *name, const uint64_t *dims, size_t rank,
 		      float *ret_values, char *error, size_t error_size);
 
-/* Tensors that no check or read has asked for, tables of rotary frequencies left aside (they are computed). ret_name: the first (NULL:
- * none), valid until close. */
+/* Tensors that no check or read has asked for, tables of rotary frequencies left aside (they are computed). ret_name:
+ * the first (NULL: none), valid until close. */
 size_t tensorfolder_unasked(struct tensorfolder *weights, const char **ret_name);
 
 #endif

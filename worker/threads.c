@@ -8,8 +8,8 @@
 #include "core/base.h"
 #include "worker/threads.h"
 
-/* Processors' worth of time that one control group grants (cpu.max: "quota period" or "max period"); infinity if it sets no
- * limit. */
+/* Processors' worth of time that one control group grants (cpu.max: "quota period" or "max period"); infinity if it
+ * sets no limit. */
 static double group_quota(const char *group)
 {
 	char path[4200];

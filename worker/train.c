@@ -119,9 +119,11 @@ static void apply_gradient(struct training *training, uint64_t begun_us)
 	/* Every change that AdamW makes is proportional to the rate, so this moves theta that many times as far. */
 	if (drill_is_on(options->drills, options->drill_count, DRILL_SCALE, number, &factor))
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);
-	bool is_finite = llama_step(training->member->llama, &options->adamw, training->rate * factor, number, &training->norm);
+	bool is_finite = llama_step(
+			training->member->llama, &options->adamw, training->rate * factor, number, &training->norm);
 	if (!is_finite && !training->was_nonfinite)
-		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number, fabs(training->loss));
+		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number,
+				fabs(training->loss));
 	training->was_nonfinite = !is_finite;
 	if (drill_is_on(options->drills, options->drill_count, DRILL_NAN, number, &factor)) {
 		say(SAY_NOTICE, "drill: step %" PRIu64 " leaves a NaN in layer %u", number, training->member->layer_count / 2);
@@ -140,10 +142,12 @@ static void say_progress(struct training *training)
 	if (seconds < options->log_interval_s && training->step < options->step_count)
 		return;
 	double tokens = (double)((training->step - training->said_step) * step_tokens(options));
-	say(SAY_INFO, "step %" PRIu64 "/%" PRIu64 ": loss %.4f, rate %.3g, gradient %.3g, %.0f tokens/s, waited %.1f s, round %" PRIu64,
-	    training->step, options->step_count, training->loss, training->rate, training->norm,
-	    seconds > 0 ? tokens / seconds : 0, 1e-6 * (double)(wait_us - training->said_wait_us),
-	    edit_worker_round(training->member->worker));
+	say(SAY_INFO,
+			"step %" PRIu64 "/%" PRIu64
+			": loss %.4f, rate %.3g, gradient %.3g, %.0f tokens/s, waited %.1f s, round %" PRIu64,
+			training->step, options->step_count, training->loss, training->rate, training->norm,
+			seconds > 0 ? tokens / seconds : 0, 1e-6 * (double)(wait_us - training->said_wait_us),
+			edit_worker_round(training->member->worker));
 	training->said_us = now;
 	training->said_step = training->step;
 	training->said_wait_us = wait_us;
@@ -190,10 +194,12 @@ static int train(struct training *training, struct edit_worker *worker, const st
 	}
 	int result = member_init(&member, worker, origin, options, training->error, sizeof(training->error));
 	if (!result) {
-		say(SAY_NOTICE, "member %" PRIu32 " of %" PRIu32 ", %s at step %" PRIu64 ", %" PRIu64 " samples a member, %.1f MiB of working memory",
-		    training->part.rank + 1, training->part.count, edit_worker_is_resumed(worker) ? "goes on" : "begins",
-		    training->step, training->corpus->sample_count / training->part.count,
-		    (double)llama_memory_bytes(member.llama) / (1 << 20));
+		say(SAY_NOTICE,
+				"member %" PRIu32 " of %" PRIu32 ", %s at step %" PRIu64 ", %" PRIu64
+				" samples a member, %.1f MiB of working memory",
+				training->part.rank + 1, training->part.count, edit_worker_is_resumed(worker) ? "goes on" : "begins",
+				training->step, training->corpus->sample_count / training->part.count,
+				(double)llama_memory_bytes(member.llama) / (1 << 20));
 		result = loop(training);
 		member_fini(&member);
 	}
@@ -202,7 +208,8 @@ static int train(struct training *training, struct edit_worker *worker, const st
 		return member_status(result);
 	}
 	if (is_signalled) {
-		say(SAY_NOTICE, "stopped by a signal after step %" PRIu64 "; started again, it goes on from there", training->step);
+		say(SAY_NOTICE, "stopped by a signal after step %" PRIu64 "; started again, it goes on from there",
+				training->step);
 		return 0;
 	}
 	say(SAY_NOTICE, "%s after step %" PRIu64, training->step < options->step_count ? "told to stop" : "finished",
@@ -240,8 +247,8 @@ static int take_part(struct training *training, const struct origin *origin)
 }
 
 /* Settles the context and opens the data. */
-static int open_data(struct train_options *options, const struct llama_config *config, struct corpus *corpus, char *error,
-		     size_t error_size)
+static int open_data(struct train_options *options, const struct llama_config *config, struct corpus *corpus,
+		char *error, size_t error_size)
 {
 	unsigned positions = config->max_position_embeddings;
 	if (options->corpus.context == 0)

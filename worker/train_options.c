@@ -21,14 +21,17 @@ static const struct argp_option arguments[] = {
 	{"wait", KEY_WAIT, "SECONDS", 0, "for a daemon on the socket (default 60; inf: for ever)", 1},
 	{"run", KEY_RUN, "NAME", 0, "name of the run, the same on all members (default run)", 1},
 	{NULL, 0, NULL, 0, "The model:", 2},
-	{"model", KEY_MODEL, "DIR|FILE", 0, "folder with config.json; with model.safetensors in it, training begins from these "
-	 "weights, otherwise from the seed. Or a config.json", 2},
+	{"model", KEY_MODEL, "DIR|FILE", 0,
+	 "folder with config.json; with model.safetensors in it, training begins from these weights, otherwise from the "
+	 "seed. Or a config.json", 2},
 	{NULL, 0, NULL, 0, "The data:", 3},
 	{"data", KEY_DATA, "FILE", 0, "text or tokens", 3},
-	{"data-type", KEY_TYPE, "TYPE", 0, "text (bytes), u16, u32 (tokens without a header), llmc (llm.c's header) or auto: llmc "
-	 "by its magic number, .bin as u16, or u32 above a vocabulary of 65536, otherwise text (default auto)", 3},
+	{"data-type", KEY_TYPE, "TYPE", 0,
+	 "text (bytes), u16, u32 (tokens without a header), llmc (llm.c's header) or auto: llmc by its magic number, .bin "
+	 "as u16, or u32 above a vocabulary of 65536, otherwise text (default auto)", 3},
 	{"holdout", KEY_HOLDOUT, "F", 0, "fraction at the end of the file that is never trained on (default 0)", 3},
-	{"seed", KEY_SEED, "N", 0, "of initial parameters and of the order of samples, the same on all members (default 1)", 3},
+	{"seed", KEY_SEED, "N", 0,
+	 "of initial parameters and of the order of samples, the same on all members (default 1)", 3},
 	{NULL, 0, NULL, 0, "Steps:", 4},
 	{"steps", KEY_STEPS, "N", 0, "local steps of the run (default 1000)", 4},
 	{"batch", KEY_BATCH, "N", 0, "sequences at once (default 8)", 4},
@@ -45,16 +48,17 @@ static const struct argp_option arguments[] = {
 	{NULL, 0, NULL, 0, "Running:", 6},
 	{"threads", KEY_THREADS, "N", 0, "threads of matrix products (default: as many as the process may use)", 6},
 	{"log-interval", KEY_LOG, "SECONDS", 0, "between two lines of progress (default 10; 0: a line for each step)", 6},
-	{"drill", KEY_DRILL, "KIND@STEP[xFACTOR][+COUNT]", 0, "rehearse an incident from that step on, for COUNT (1) steps: nan (a "
-	 "parameter becomes NaN), scale (steps move FACTOR, 100, times as far), slow (steps take FACTOR, 4, times as long); may be "
-	 "given several times", 6},
+	{"drill", KEY_DRILL, "KIND@STEP[xFACTOR][+COUNT]", 0,
+	 "rehearse an incident from that step on, for COUNT (1) steps: nan (a parameter becomes NaN), scale (steps move "
+	 "FACTOR, 100, times as far), slow (steps take FACTOR, 4, times as long); may be given several times", 6},
 	{0},
 };
 
 static const char doc[] =
-	"Trains a Llama as one member of a ring: takes gradient steps on its own part of the data, and hands the parameters to the "
-	"daemon beside it whenever a round is due. Parameters, optimiser state and step are kept by the daemon: killed and started "
-	"again with the same arguments, it goes on where it was. SIGTERM and SIGINT end it cleanly.\v" EXIT_STATUS_TEXT ".";
+	"Trains a Llama as one member of a ring: takes gradient steps on its own part of the data, and hands the "
+	"parameters to the daemon beside it whenever a round is due. Parameters, optimiser state and step are kept by the "
+	"daemon: killed and started again with the same arguments, it goes on where it was. SIGTERM and SIGINT end it cleanly.\v"
+	EXIT_STATUS_TEXT ".";
 
 /* What is not known until all arguments are read. */
 struct parsing {
@@ -73,7 +77,8 @@ static void finish(const struct argp_state *state, const struct parsing *parsing
 	if (!parsing->has_warmup)
 		options->schedule.warmup_steps = u64_min(100, options->step_count / 10);
 	if (options->schedule.floor > options->schedule.peak)
-		cmdline_fail(state, "--min-lr: %g, expected at most --lr (%g)", options->schedule.floor, options->schedule.peak);
+		cmdline_fail(state, "--min-lr: %g, expected at most --lr (%g)", options->schedule.floor,
+			     options->schedule.peak);
 	if (options->schedule.warmup_steps > options->step_count)
 		cmdline_fail(state, "--warmup: %llu, expected at most --steps (%llu)",
 			      (unsigned long long)options->schedule.warmup_steps, (unsigned long long)options->step_count);
@@ -84,8 +89,9 @@ static void add_drill(const struct argp_state *state, struct train_options *opti
 	if (options->drill_count == DRILL_COUNT_MAX)
 		cmdline_fail(state, "--drill: more than %d", DRILL_COUNT_MAX);
 	if (drill_read(text, &options->drills[options->drill_count]))
-		cmdline_fail(state, "--drill: '%s', expected KIND@STEP[xFACTOR][+COUNT] with nan, scale or slow, such as slow@100x4+50",
-			      text);
+		cmdline_fail(state,
+			     "--drill: '%s', expected KIND@STEP[xFACTOR][+COUNT] with nan, scale or slow, such as slow@100x4+50",
+			     text);
 	options->drill_count++;
 }
 

@@ -23,8 +23,8 @@ struct train_options {
 	size_t drill_count;
 };
 
-/* Reads argv into *ret_options, whose texts point into argv. Ends the program with status 2 and one line if something is wrong,
- * with 0 for --help and --version. */
+/* Reads argv into *ret_options, whose texts point into argv. Ends the program with status 2 and one line if something
+ * is wrong, with 0 for --help and --version. */
 void train_options_read(int argc, char **argv, struct train_options *ret_options);
 
 #endif
