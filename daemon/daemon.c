@@ -269,6 +269,8 @@ static int open_signals(struct daemon *daemon)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGPIPE);
+	/* A file that may not grow is an error of the write, not the end of the training. */
+	signal(SIGXFSZ, SIG_IGN);
 	/* Blocked before ZeroMQ makes its thread, so that all signals come in through the descriptor. */
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	daemon->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

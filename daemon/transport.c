@@ -10,6 +10,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "daemon/log.h"
 #include "proto/codec.h"
 
 enum {
@@ -278,12 +279,17 @@ static bool receive_parts(struct transport *transport, void *socket, bool has_id
 	return true;
 }
 
+/* Reads the message at hand; what is wrong with one that cannot be read is told to those who listen closely. */
 static bool decode(struct transport *transport, struct message *ret_message)
 {
+	const char *what = "";
 	size_t payload_bytes = zmq_msg_size(&transport->payload);
 	const void *payload = payload_bytes ? zmq_msg_data(&transport->payload) : NULL;
-	return codec_decode(transport->codec, zmq_msg_data(&transport->header), zmq_msg_size(&transport->header),
-			    payload, payload_bytes, ret_message, NULL) == 0;
+	int error = codec_decode(transport->codec, zmq_msg_data(&transport->header), zmq_msg_size(&transport->header),
+				 payload, payload_bytes, ret_message, &what);
+	if (error)
+		log_line(LEVEL_DEBUG, "malformed frame (%s)", what);
+	return error == 0;
 }
 
 /* The neighbour whose hello the connection of the message at hand has said, and that hello's incarnation. NULL:

@@ -5,6 +5,7 @@
  *     probe_frames HOST PORT raw      garbage that is not even ZeroMQ */
 
 #include <arpa/inet.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-enum { FRAMES = 200, PATIENCE_MS = 3000 };
+enum { FRAMES = 200, LARGE_FRAMES = 4, PATIENCE_MS = 3000 };
 
 /* Bytes from a fixed generator, so that a failure repeats. */
 static void fill(unsigned char *bytes, size_t size, unsigned seed)
@@ -47,7 +48,8 @@ static int send_raw(const char *host, int port)
 static void send_frames(void *socket, const char *kind, size_t size)
 {
 	unsigned char *bytes = malloc(size + 256);
-	for (unsigned i = 0; i < FRAMES; i++) {
+	bool is_large = strcmp(kind, "large") == 0;
+	for (unsigned i = 0; i < (is_large ? LARGE_FRAMES : FRAMES); i++) {
 		fill(bytes, size + 256, i);
 		if (strcmp(kind, "garbage") == 0)
 			zmq_send(socket, bytes, 1 + i, 0);
@@ -56,7 +58,7 @@ static void send_frames(void *socket, const char *kind, size_t size)
 		else if (strcmp(kind, "parts") == 0)
 			for (unsigned part = 0; part < 10; part++)
 				zmq_send(socket, bytes, 1 + i, part < 9 ? ZMQ_SNDMORE : 0);
-		else if (strcmp(kind, "large") == 0 && i < 4)
+		else if (is_large)
 			zmq_send(socket, bytes, size, 0);
 	}
 	free(bytes);

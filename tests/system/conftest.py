@@ -1,0 +1,187 @@
+"""Rings of real daemons on loopback, with probe workers, for tests of the whole: everything starts in a folder of its own, on free
+ports, and everything that was started is stopped when the test ends, however it ends."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+BUILD = pathlib.Path(os.environ.get("BUILD", "build")).resolve()
+SLOW = 4 if "san-" in str(BUILD) else 1  # sanitizers take their time
+
+CONFIG = """[node]
+name = {name}
+run = test
+runtime_dir = {folder}/run
+state_dir = {folder}/state
+{node}
+[sync]
+interval = {interval}
+{ring}
+[members]
+{members}
+"""
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def wait_until(condition, seconds, what):
+    """Returns what condition returns as soon as that is true."""
+    end = time.monotonic() + seconds * SLOW
+    while True:
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < end, f"not within {seconds * SLOW} s: {what() if callable(what) else what}"
+        time.sleep(0.05)
+
+
+class Node:
+    """One member: its config, its daemon, its worker."""
+
+    def __init__(self, ring, name, port):
+        self.ring, self.name, self.port = ring, name, port
+        self.folder = ring.folder / name
+        self.config = self.folder / "editd.conf"
+        self.log_file = self.folder / "log"
+        self.daemon = self.worker = None
+        self.starts = 0
+        (self.folder / "run").mkdir(parents=True)
+        (self.folder / "state").mkdir()
+
+    def configure(self, node="", ring="", interval=5, members=None):
+        members = members or [f"{n.name} = tcp://127.0.0.1:{n.port}" for n in self.ring.nodes]
+        self.config.write_text(CONFIG.format(name=self.name, folder=self.folder, node=node, ring=ring, interval=interval,
+                                             members="\n".join(members)))
+
+    def start(self):
+        with open(self.log_file, "ab") as log:
+            self.daemon = subprocess.Popen([BUILD / "editd", "-c", self.config], stderr=log)
+        self.starts += 1
+        # Sockets of one that was killed are there before this one listens.
+        wait_until(lambda: self.log().count("listening on") == self.starts or self.daemon.poll() is not None, 5, self.log)
+        assert self.daemon.poll() is None, self.log()
+
+    def start_worker(self, *options):
+        output = open(self.folder / "worker", "ab")
+        self.worker = subprocess.Popen([BUILD / "tests/probe_worker", *map(str, options), self.folder / "run/worker.sock"],
+                                       stdout=output, stderr=subprocess.STDOUT)
+        output.close()
+
+    def worker_text(self):
+        return (self.folder / "worker").read_text()
+
+    def log(self):
+        return self.log_file.read_text()
+
+    def ctl(self, *words, status=0):
+        """Asks with editctl; returns its JSON. status None: whatever it exits with."""
+        done = subprocess.run([BUILD / "editctl", "-s", self.folder / "run/control.sock", "-t", str(3 * SLOW), "--json",
+                               *map(str, words)], capture_output=True, text=True)
+        assert status is None or done.returncode == status, (done.returncode, done.stdout, done.stderr, self.log())
+        return json.loads(done.stdout) if done.stdout else {}
+
+    def status(self):
+        return self.ctl("status")
+
+    def wait_for(self, key, value, seconds=15):
+        wait_until(lambda: self.status()[key] == value, seconds, lambda: (self.name, key, value, self.status(), self.log()))
+
+    def wait_for_round(self, number, seconds=20):
+        wait_until(lambda: self.status()["round"] >= number, seconds, lambda: (self.status(), self.log()))
+
+    def wait_for_log(self, text, seconds=15):
+        wait_until(lambda: text in self.log(), seconds, lambda: f"{text!r} in the log of {self.name}:\n{self.log()}")
+
+    def stop(self, seconds=2):
+        """SIGTERM; the daemon must be gone in time, with exit 0."""
+        self.daemon.terminate()
+        begin = time.monotonic()
+        assert self.daemon.wait(10 * SLOW) == 0, self.log()
+        assert time.monotonic() - begin < seconds * SLOW
+        self.daemon = None
+
+    def kill(self):
+        self.daemon.kill()
+        self.daemon.wait()
+        self.daemon = None
+
+
+class Ring:
+    """Several members that know each other."""
+
+    def __init__(self, folder, count):
+        self.folder = folder
+        self.nodes = []
+        self.nodes = [Node(self, chr(ord("a") + i), port) for i, port in enumerate(free_ports(count))]
+        for node in self.nodes:
+            node.configure()
+
+    def start(self):
+        for node in self.nodes:
+            node.start()
+
+    def start_workers(self, *options):
+        for node in self.nodes:
+            node.start_worker(*options)
+
+    def wait_until_finished(self, seconds=30):
+        for node in self.nodes:
+            node.wait_for("phase", "finished", seconds)
+
+    def check_hashes(self):
+        """Every member says that all hold the same bits of one round; if no round is under way, it is the same round and the same
+        bits for all. Returns the hashes by layer that the first member tells."""
+        answers = [wait_until(lambda n=node: (lambda a: a if a["equal"] else None)(n.ctl("hash", status=None)), 5,
+                              lambda n=node: n.ctl("hash", status=None)) for node in self.nodes]
+        hashes = [[layer["members"][0]["hash"] for layer in answer["layers"]] for answer in answers]
+        if all(node.status()["phase"] in ("finished", "paused") for node in self.nodes):
+            assert all(h == hashes[0] for h in hashes)
+        return hashes[0]
+
+    def check_no_fault(self):
+        """Nobody died of a failed CHECK or a sanitizer."""
+        for node in self.nodes:
+            if not node.log_file.exists():
+                continue
+            text = node.log()
+            assert "check failed" not in text and "Sanitizer" not in text and "runtime error" not in text, text
+
+
+@pytest.fixture
+def ring():
+    """A function that makes a ring of so many members."""
+    made = []
+    # Short, because paths of sockets must be.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="editd-"))
+
+    def make(count):
+        made.append(Ring(folder / str(len(made)), count))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for node in one.nodes:
+            for process in (node.worker, node.daemon):
+                if process and process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+    for one in made:
+        one.check_no_fault()
+    shutil.rmtree(folder)
