@@ -375,6 +375,8 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 	if (!node->begun) {
 		node->begun = true;
 		node->begin_us = node->heartbeat_at_us = node->hello_at_us = event->now_us;
+		/* The first interval begins here: workers train while the ring is gathering. */
+		node->sync.done_us = event->now_us;
 	}
 	take_event(node, event, actions);
 	if (!node->own_roll && view_is_joined(&node->view)) {

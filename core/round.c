@@ -14,8 +14,6 @@ static double setting(const struct sync *sync, enum ring_setting id) { return sy
 
 void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
-	/* A worker may have offered before the ring was complete: its interval is not known then. */
-	sync->done_us = sync->offered ? sync->offer_us : now_us;
 	sync->progress_us = now_us;
 	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_INTERVAL);
 }

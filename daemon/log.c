@@ -77,6 +77,13 @@ int log_note_level(const struct note *note)
 	return notes[note->code].level;
 }
 
+/* Ids of changes and hashes read better in hexadecimal. */
+static bool has_hexadecimal(enum note_code code)
+{
+	return code == NOTE_HASH_DIFFERS || code == NOTE_CHANGE_HERE || code == NOTE_CHANGE_HELD ||
+	       code == NOTE_CHANGE_TAKEN || code == NOTE_CHANGE_DROPPED;
+}
+
 /* Value of one {word} of a note's sentence. */
 static void note_word(const struct note *note, const struct note_names *names, const char *word, char *text, size_t size)
 {
@@ -89,12 +96,7 @@ static void note_word(const struct note *note, const struct note_names *names, c
 	else if (strcmp(word, "round") == 0)
 		snprintf(text, size, "%" PRIu64, note->round);
 	else if (strcmp(word, "a") == 0 || strcmp(word, "b") == 0)
-		/* Ids of changes and hashes read better in hexadecimal. */
-		snprintf(text, size,
-			 note->code == NOTE_HASH_DIFFERS || note->code == NOTE_CHANGE_HELD ||
-					 note->code == NOTE_CHANGE_TAKEN || note->code == NOTE_CHANGE_DROPPED
-				 ? "%016" PRIx64
-				 : "%" PRIu64,
+		snprintf(text, size, has_hexadecimal(note->code) ? "%016" PRIx64 : "%" PRIu64,
 			 word[0] == 'a' ? note->a : note->b);
 	else if (strcmp(word, "x") == 0)
 		snprintf(text, size, "%.4g", note->x);
