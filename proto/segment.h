@@ -14,7 +14,7 @@
  *   steps_offset   struct segment_step [SEGMENT_STEP_COUNT]
  *   theta_offset   float32, layer after layer, each begun on a 64-byte boundary
  *   inner_offset   float32, inner_factor x size of each layer, in the same order; the worker's own (AdamW m and v)
- * */
+ */
 
 #include <stdatomic.h>
 
