@@ -203,27 +203,40 @@ static double gradient_distance(const struct owned *a, const struct owned *b)
 	return sqrt(difference / size);
 }
 
-static void micro_batches_equal_one_big_batch(void **state)
+/* The gradient of six rows at once against that of three times two. */
+static void check_micro_batches(const struct llama_config *config, unsigned time)
 {
-	enum { BATCH = 6, TIME = 19 };
-	uint32_t tokens[BATCH * (TIME + 1)];
+	enum { BATCH = 6, PARTS = 3, PART = BATCH / PARTS };
+	size_t width = (size_t)time + 1;
+	uint32_t *tokens = calloc(BATCH * width, sizeof *tokens);
 	double loss, whole, sum = 0;
-	(void)state;
-	fill_tokens(tokens, BATCH * (TIME + 1), SMALL.vocab_size);
-	struct owned big = owned_new(&SMALL, (struct llama_limits){BATCH, TIME, 0, true});
-	struct owned micro = owned_new(&SMALL, (struct llama_limits){2, TIME, 0, true});
+	assert_non_null(tokens);
+	fill_tokens(tokens, BATCH * width, config->vocab_size);
+	struct owned big = owned_new(config, (struct llama_limits){BATCH, time, 0, true});
+	struct owned micro = owned_new(config, (struct llama_limits){PART, time, 0, true});
 	llama_gradient_zero(big.model);
 	llama_gradient_zero(micro.model);
-	assert_int_equal(llama_accumulate(big.model, tokens, BATCH, TIME, 1, &whole), 0);
-	for (unsigned i = 0; i < 3; i++) {
-		const uint32_t *part = tokens + i * 2 * (TIME + 1);
-		assert_int_equal(llama_accumulate(micro.model, part, 2, TIME, 1.0 / 3, &loss), 0);
-		sum += loss / 3;
+	assert_int_equal(llama_accumulate(big.model, tokens, BATCH, time, 1, &whole), 0);
+	for (unsigned i = 0; i < PARTS; i++) {
+		const uint32_t *part = tokens + i * PART * width;
+		assert_int_equal(llama_accumulate(micro.model, part, PART, time, 1.0 / PARTS, &loss), 0);
+		sum += loss / PARTS;
 	}
 	assert_relative("loss", 0, sum, whole, 1e-6);
 	assert_true(gradient_distance(&micro, &big) < 2e-6);
 	owned_free(&micro);
 	owned_free(&big);
+	free(tokens);
+}
+
+static void micro_batches_equal_one_big_batch(void **state)
+{
+	struct llama_config many_words = SMALL;
+	(void)state;
+	many_words.vocab_size = 40000;
+	check_micro_batches(&SMALL, 19);
+	check_micro_batches(&SMALL, 100);     /* the big batch is passed through in two chunks */
+	check_micro_batches(&many_words, 12); /* its logits too, those of the micro batches not */
 }
 
 /* The gradient along a direction must be the slope of the loss: (f(x + h d) - f(x - h d)) / 2h. Moves every
@@ -477,6 +490,34 @@ static void cached_generation_equals_full_forward(void **state)
 	check_extend((const unsigned[]){150}, 1);
 }
 
+/* Refuses the layer on its second use: in the second of two chunks. */
+static int refuse_second(void *arg, unsigned layer)
+{
+	unsigned *uses = arg;
+	return layer == 1 && ++*uses == 2 ? 17 : 0;
+}
+
+static void refused_extension_leaves_the_sequence(void **state)
+{
+	enum { TIME = 20 };
+	uint32_t tokens[TIME];
+	float once[64], again[64];
+	unsigned uses = 0;
+	(void)state;
+	fill_tokens(tokens, TIME, SMALL.vocab_size);
+	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 10, TIME, false});
+	assert_int_equal(llama_extend(o.model, tokens, TIME, once), 0);
+	llama_rewind(o.model);
+	assert_int_equal(llama_extend(o.model, tokens, 3, again), 0);
+	llama_set_hooks(o.model, &(struct llama_hooks){.acquire = refuse_second, .arg = &uses});
+	assert_int_equal(llama_extend(o.model, tokens + 3, TIME - 3, again), 17);
+	assert_int_equal(llama_position(o.model), 3);
+	assert_int_equal(llama_extend(o.model, tokens + 3, TIME - 3, again), 0);
+	for (unsigned i = 0; i < SMALL.vocab_size; i++)
+		assert_true(fabsf(once[i] - again[i]) < 1e-6f);
+	owned_free(&o);
+}
+
 static void choice_follows_temperature(void **state)
 {
 	const float logits[] = {0, 2, 2, -1};
@@ -559,6 +600,7 @@ int main(void)
 		cmocka_unit_test(clipping_bounds_the_first_moment),
 		cmocka_unit_test(schedule_warms_up_then_follows_cosine),
 		cmocka_unit_test(cached_generation_equals_full_forward),
+		cmocka_unit_test(refused_extension_leaves_the_sequence),
 		cmocka_unit_test(choice_follows_temperature),
 		cmocka_unit_test(tensors_cover_each_layer_exactly),
 		cmocka_unit_test(initial_parameters_follow_the_seed_alone),
