@@ -46,7 +46,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_no
           test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
           test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
-          test_ctl
+          test_config test_lock test_state test_checkpoint test_ctl
 # What several tests share: linked into each that uses it.
 HELPERS := lab scratch worker_end worker_drive fuzz/target reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.

@@ -1,0 +1,177 @@
+/* The config file: what is taken, what is refused, and that each refusal is one line that names file, line and key. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/config.h"
+#include "tests/scratch.h"
+
+#define MEMBERS "[members]\na = tcp://127.0.0.1:7001\nb = tcp://127.0.0.1:7002\n"
+
+static struct line why;
+
+static const char *write_file(const char *text)
+{
+	return scratch_write("editd.conf", text, strlen(text));
+}
+
+/* Reads text; the line on failure is in why. */
+static int read_text(const char *text, struct config *ret_config)
+{
+	why.text[0] = 0;
+	return config_open(write_file(text), ret_config, &why);
+}
+
+/* text is refused with error, and the line begins with the file's path and then `rest`. */
+static void refuses(const char *text, int error, const char *rest)
+{
+	struct config config = {0};
+	char expected[600];
+	assert_int_equal(read_text(text, &config), error);
+	snprintf(expected, sizeof expected, "%s%s", scratch_path("editd.conf"), rest);
+	why.text[strlen(expected) < sizeof why.text ? strlen(expected) : 0] = 0;
+	assert_string_equal(why.text, expected);
+}
+
+static void settings_and_members_are_taken(void **state)
+{
+	(void)state;
+	struct config config;
+	assert_int_equal(read_text("# text\n[node]\nname = b ; this one\nrun=x\n[sync]\ninterval = 10\n" MEMBERS, &config), 0);
+	assert_int_equal(config.member_count, 2);
+	assert_int_equal(config.rank, 1);
+	assert_string_equal(config.names[0], "a");
+	assert_string_equal(config.addresses[1], "tcp://127.0.0.1:7002");
+	assert_string_equal(config.listen, "tcp://127.0.0.1:7002");
+	assert_string_equal(config.control, "ipc:///run/editd/control.sock");
+	assert_true(config_number(&config, SYNC_INTERVAL) == 10);
+	assert_true(config_ring(&config).value[SYNC_INTERVAL] == 10);
+	assert_true(config_ring(&config).value[OUTER_LR] == 0.8);
+	assert_string_equal(config_text(&config, NODE_RUN), "x");
+	config_close(&config);
+}
+
+static void drop_ins_follow_in_order_and_win(void **state)
+{
+	(void)state;
+	struct config config;
+	mkdir(scratch_path("editd.conf.d"), 0700);
+	scratch_write("editd.conf.d/20-last.conf", "[sync]\ninterval = 30\n", 21);
+	scratch_write("editd.conf.d/10-first.conf", "[sync]\ninterval = 20\n[outer]\nlr = 0.25\n", 38);
+	scratch_write("editd.conf.d/ignored.txt", "nonsense", 8);
+	scratch_write("editd.conf.d/30-members.conf", "[members]\na = tcp://127.0.0.1:7009\n", 35);
+	assert_int_equal(read_text("[node]\nname = a\n[sync]\ninterval = 10\n" MEMBERS, &config), 0);
+	assert_true(config_number(&config, SYNC_INTERVAL) == 30);
+	assert_true(config_number(&config, OUTER_LR) == 0.25);
+	assert_int_equal(config.member_count, 1);
+	assert_string_equal(config.listen, "tcp://127.0.0.1:7009");
+	config_close(&config);
+
+	scratch_write("editd.conf.d/20-last.conf", "[sync]\n\ninterval = 0\n", 21);
+	assert_int_equal(read_text("[node]\nname = a\n" MEMBERS, &config), EDIT_ERROR_RANGE);
+	assert_non_null(strstr(why.text, "20-last.conf:3: sync.interval: 0 is out of range, expected "));
+	scratch_unlink("editd.conf.d/20-last.conf");
+	scratch_unlink("editd.conf.d/10-first.conf");
+	scratch_unlink("editd.conf.d/30-members.conf");
+}
+
+static void unknown_names_are_refused_with_file_and_line(void **state)
+{
+	(void)state;
+	refuses("[sync]\n\nintervall = 3\n", EDIT_ERROR_UNKNOWN, ":3: unknown setting sync.intervall, did you mean sync.interval?");
+	refuses("[snyc]\ninterval = 3\n", EDIT_ERROR_UNKNOWN, ":2: [snyc]: unknown section, expected node, ");
+	refuses("interval = 3\n", EDIT_ERROR_INVALID, ":1: interval: stands outside a [section]");
+}
+
+static void values_out_of_range_are_refused_with_the_range(void **state)
+{
+	(void)state;
+	refuses("[sync]\ninterval = 0\n", EDIT_ERROR_RANGE,
+		":2: sync.interval: 0 is out of range, expected a whole number from 1 to ");
+	refuses("[outer]\nlr = fast\n", EDIT_ERROR_INVALID, ":2: outer.lr: ");
+	refuses("[sync]\ninterval = 1.5\n", EDIT_ERROR_INVALID, ":2: sync.interval: ");
+	refuses("[node]\nlog_level = loud\n", EDIT_ERROR_INVALID, ":2: node.log_level: ");
+}
+
+static void lines_that_are_no_settings_are_refused(void **state)
+{
+	(void)state;
+	char text[1400] = "[node]\nname = ";
+	refuses("[node]\nname\n", EDIT_ERROR_INVALID, ":2: expected [section], key = value or a comment");
+	refuses("[node\n", EDIT_ERROR_INVALID, ":1: expected [section], key = value or a comment");
+	memset(text + strlen(text), 'x', 1200);
+	refuses(text, EDIT_ERROR_RANGE, ":2: line too long, expected at most 1000 bytes");
+}
+
+static void what_is_given_twice_is_refused(void **state)
+{
+	(void)state;
+	refuses("[sync]\ninterval = 3\ninterval = 3\n", EDIT_ERROR_INVALID, ":3: sync.interval: given twice in this file");
+	refuses(MEMBERS "a = tcp://127.0.0.1:7003\n", EDIT_ERROR_INVALID, ":4: members.a: name given twice");
+	refuses(MEMBERS "c = tcp://127.0.0.1:7002\n", EDIT_ERROR_INVALID, ":4: members.c: tcp://127.0.0.1:7002 given twice");
+}
+
+static void members_that_cannot_be_are_refused(void **state)
+{
+	(void)state;
+	refuses("[members]\nA = tcp://127.0.0.1:7002\n", EDIT_ERROR_INVALID, ":2: members.A: not a name, expected ");
+	refuses("[members]\na = tcp://127.0.0.1\n", EDIT_ERROR_INVALID, ":2: members.a: ");
+	refuses("[members]\na = ipc:///x\n", EDIT_ERROR_INVALID, ":2: members.a: \"ipc:///x\" is not tcp://HOST:PORT");
+	refuses("[members]\na = tcp://*:1\n", EDIT_ERROR_INVALID, ":2: members.a: \"tcp://*:1\" is not tcp://HOST:PORT");
+}
+
+static void what_only_the_whole_shows_is_refused(void **state)
+{
+	(void)state;
+	refuses(MEMBERS, EDIT_ERROR_INVALID, ": node.name: not given");
+	refuses("[node]\nname = a\n", EDIT_ERROR_INVALID, ": [members]: empty");
+	refuses("[node]\nname = c\n" MEMBERS, EDIT_ERROR_INVALID, ": node.name: \"c\" is not in [members]");
+	refuses("[node]\nname = a\nheartbeat_ms = 2000\n" MEMBERS, EDIT_ERROR_RANGE, ": node.silence_ms: 3000 is too short");
+	refuses("[node]\nname = a\nruntime_dir = /run/"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n" MEMBERS,
+		EDIT_ERROR_RANGE, ": node.runtime_dir: ");
+}
+
+static void plain_tcp_beyond_this_host_must_be_asked_for_by_name(void **state)
+{
+	(void)state;
+	struct config config;
+	refuses("[node]\nname = a\nlisten = tcp://*:7001\n" MEMBERS, EDIT_ERROR_INVALID,
+		": node.listen: tcp://*:7001 leaves this host unencrypted; set node.plain = anywhere");
+	refuses("[node]\nname = a\n" MEMBERS "c = tcp://10.0.0.1:7001\n", EDIT_ERROR_INVALID,
+		": members.c: tcp://10.0.0.1:7001 leaves this host unencrypted");
+	assert_int_equal(read_text("[node]\nname = a\nplain = anywhere\n" MEMBERS "c = tcp://10.0.0.1:7001\n", &config), 0);
+	config_close(&config);
+}
+
+static void missing_file_is_one_line(void **state)
+{
+	(void)state;
+	struct config config = {0};
+	assert_int_equal(config_open(scratch_path("absent.conf"), &config, &why), EDIT_ERROR_SYSTEM);
+	assert_non_null(strstr(why.text, "absent.conf: cannot be read (No such file or directory)"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(settings_and_members_are_taken),
+		cmocka_unit_test(drop_ins_follow_in_order_and_win),
+		cmocka_unit_test(unknown_names_are_refused_with_file_and_line),
+		cmocka_unit_test(values_out_of_range_are_refused_with_the_range),
+		cmocka_unit_test(lines_that_are_no_settings_are_refused),
+		cmocka_unit_test(what_is_given_twice_is_refused),
+		cmocka_unit_test(members_that_cannot_be_are_refused),
+		cmocka_unit_test(what_only_the_whole_shows_is_refused),
+		cmocka_unit_test(plain_tcp_beyond_this_host_must_be_asked_for_by_name),
+		cmocka_unit_test(missing_file_is_one_line),
+	};
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,188 @@
+/* The state file: what was committed is found again to the bit, and what was not is told and not believed. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/state.h"
+#include "tests/scratch.h"
+
+enum { LAYERS = 3, HASH = 77 };
+
+static struct line why;
+
+static struct description describe(void)
+{
+	struct description description;
+	description_init(&description);
+	for (uint64_t i = 0; i < LAYERS; i++) {
+		char name[16];
+		uint64_t size = i * 17; /* layer 0 is empty */
+		snprintf(name, sizeof name, "layer %d", (int)i);
+		assert_int_equal(description_add_layer(&description, name, &why), 0);
+		assert_int_equal(description_add_tensor(&description, name, &size, 1, &why), 0);
+	}
+	return description;
+}
+
+static const char *path(void)
+{
+	return scratch_path("state");
+}
+
+/* A state at round 0, its numbers from a pattern. */
+static struct state make(const struct description *description)
+{
+	struct state state;
+	struct state_run run = {.round = 0, .settings = ring_settings_standard()};
+	assert_int_equal(state_create(path(), description, HASH, &state, &why), 0);
+	for (size_t i = 0; i < LAYERS; i++)
+		for (size_t k = 0; k < state.places[i].size; k++)
+			state.places[i].anchor[k] = (float)(i + k) / 3;
+	assert_int_equal(access(path(), F_OK), -1);
+	assert_int_equal(state_begin(&state, path(), &run, &why), 0);
+	assert_int_equal(access(path(), F_OK), 0);
+	return state;
+}
+
+/* All layers take a step to the next round. */
+static void commit_round(struct state *state, uint64_t round, size_t layer_count)
+{
+	for (size_t i = 0; i < layer_count; i++) {
+		struct detector detector = {.count = round, .mean = 0.5 * (double)round};
+		for (size_t k = 0; k < state->places[i].size; k++)
+			state->places[i].momentum[k] += 1;
+		state_commit_layer(state, i, round, &detector);
+	}
+	struct state_run run = state->head->run;
+	run.round = round;
+	run.offer_step = 10 * round;
+	run.settings.value[SYNC_INTERVAL] = 42;
+	if (layer_count == LAYERS)
+		state_commit_run(state, &run);
+}
+
+static int reopen(const struct description *description, uint64_t hash)
+{
+	struct state state;
+	int error = state_open(path(), description, hash, &state, &why);
+	if (!error)
+		state_close(&state);
+	return error;
+}
+
+static void committed_rounds_are_found_again_to_the_bit(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description), found;
+	commit_round(&state, 1, LAYERS);
+	commit_round(&state, 2, LAYERS);
+	uint64_t hash = state_hash_layer(&state, 2);
+	state_close(&state);
+
+	assert_int_equal(state_open(path(), &description, HASH, &found, &why), 0);
+	assert_int_equal(found.head->run.round, 2);
+	assert_int_equal(found.head->run.offer_step, 20);
+	assert_true(found.head->run.settings.value[SYNC_INTERVAL] == 42);
+	assert_int_equal(found.layers[1].detector.count, 2);
+	assert_true(found.places[2].anchor[5] == (float)7 / 3);
+	assert_true(found.places[2].momentum[33] == 2);
+	assert_int_equal(state_hash_layer(&found, 2), hash);
+	assert_int_equal((uintptr_t)found.places[2].anchor % 64, 0);
+	state_close(&found);
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
+static void state_that_was_never_begun_is_not_there(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state;
+	assert_int_equal(state_create(path(), &description, HASH, &state, &why), 0);
+	state_close(&state);
+	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_UNKNOWN);
+	description_fini(&description);
+}
+
+static void layer_that_was_being_changed_is_named(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description);
+	commit_round(&state, 1, LAYERS);
+	state.places[1].anchor[16] += 1;
+	state_close(&state);
+	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_MALFORMED);
+	assert_non_null(strstr(why.text, "layer \"layer 1\" was being changed"));
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
+static void state_in_the_middle_of_a_round_is_told(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description);
+	commit_round(&state, 1, LAYERS);
+	commit_round(&state, 2, 2);
+	state_close(&state);
+	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_MALFORMED);
+	assert_non_null(strstr(why.text, "in the middle of a round (layer \"layer 0\" at round 2, the run at 1)"));
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
+static void state_of_another_run_is_refused(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description);
+	state_close(&state);
+	assert_int_equal(reopen(&description, HASH), 0);
+	assert_int_equal(reopen(&description, HASH + 1), EDIT_ERROR_MALFORMED);
+	uint64_t size = 5;
+	assert_int_equal(description_add_layer(&description, "more", &why), 0);
+	assert_int_equal(description_add_tensor(&description, "more", &size, 1, &why), 0);
+	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_MALFORMED);
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
+static void damaged_files_are_refused_at_any_length(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description);
+	size_t size = state.mapping.size_bytes;
+	state.head->run.round ^= 1;
+	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_MALFORMED);
+	state_close(&state);
+	for (size_t cut = size; cut-- > 0;) {
+		assert_int_equal(truncate(path(), (off_t)cut), 0);
+		int error = reopen(&description, HASH);
+		assert_true(error == EDIT_ERROR_MALFORMED || error == EDIT_ERROR_SYSTEM);
+	}
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(committed_rounds_are_found_again_to_the_bit),
+		cmocka_unit_test(state_that_was_never_begun_is_not_there),
+		cmocka_unit_test(layer_that_was_being_changed_is_named),
+		cmocka_unit_test(state_in_the_middle_of_a_round_is_told),
+		cmocka_unit_test(state_of_another_run_is_refused),
+		cmocka_unit_test(damaged_files_are_refused_at_any_length),
+	};
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
