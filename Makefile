@@ -48,7 +48,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_no
           test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
           test_config test_lock test_state test_checkpoint test_ctl
 # What several tests share: linked into each that uses it.
-HELPERS := lab scratch worker_end worker_drive fuzz/target reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
+HELPERS := lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
@@ -149,8 +149,10 @@ objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call obje
 
 # Every kind of input from outside has a target in tests/fuzz/target.h; `make check` replays tests/fuzz/corpus through them. What
 # the fuzzer finds interesting lands in build/fuzz/found, what fails in build/fuzz/TARGET-crash-...: copy that into the corpus.
-FUZZ         := codec control description segment
+FUZZ         := codec control description segment weights config tokens
 FUZZ_SECONDS ?= 60
+FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
+                  worker/tensorfile worker/llama_config worker/corpus)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))
@@ -162,11 +164,11 @@ $(addprefix fuzz/,$(FUZZ)): fuzz/%: build/fuzz/fuzz_%
 	@sed -n 's/^Done \([0-9]*\) runs.*/         \1 inputs/p' build/fuzz/$*.log
 build/fuzz/fuzz_%: build/fuzz/library tests/fuzz/fuzz.c
 	$(call say,LINK,$@)
-	$(Q)clang -std=c17 -I. $(FUZZ_FLAGS),fuzzer -DTARGET=target_$* -o $@ tests/fuzz/fuzz.c build/fuzz/tests/fuzz/target.o \
-		build/fuzz/proto.a -lprotobuf-c -lxxhash -lm
+	$(Q)clang -std=c17 -I. $(FUZZ_FLAGS),fuzzer -DTARGET=target_$* -o $@ tests/fuzz/fuzz.c $(FUZZ_OBJECTS) build/fuzz/proto.a \
+		-lprotobuf-c -ljansson -lxxhash -lm
 build/fuzz/library: FORCE
 	@$(MAKE) --no-print-directory CC=clang B=build/fuzz SANFLAGS="$(FUZZ_FLAGS),fuzzer-no-link" build/fuzz/proto.a \
-		build/fuzz/tests/fuzz/target.o
+		$(FUZZ_OBJECTS)
 
 # Writes the good and the crafted files of the corpus anew, after a change of a format.
 corpus: $(B)/tests/fuzz/corpus

@@ -12,6 +12,9 @@
 
 #include "proto/codec.h"
 #include "tests/fuzz/target.h"
+#include "worker/complain.h"
+#include "worker/llama_config.h"
+#include "worker/tensorfile.h"
 
 enum { FILE_MAX = 2 << 20 };
 
@@ -67,6 +70,14 @@ static void segments_replay(void **state)
 	replay("segment", target_segment, 3);
 }
 
+static void files_replay(void **state)
+{
+	(void)state;
+	replay("weights", target_weights, 3);
+	replay("config", target_config, 1);
+	replay("tokens", target_tokens, 4);
+}
+
 /* The corpus is worth something only while its good messages are good: each kind is accepted. */
 static void corpus_has_a_good_message_of_every_kind(void **state)
 {
@@ -91,6 +102,25 @@ static void corpus_has_a_good_message_of_every_kind(void **state)
 	free(codec);
 }
 
+static void corpus_has_good_files_of_every_kind(void **state)
+{
+	(void)state;
+	char error[COMPLAINT_MAX];
+	static const char *const names[] = {"ours", "halves"};
+	for (size_t i = 0; i < 2; i++) {
+		char path[128];
+		struct tensorfile *file;
+		snprintf(path, sizeof(path), "tests/fuzz/corpus/weights/%s", names[i]);
+		if (tensorfile_open(path, &file, error, sizeof(error)))
+			fail_msg("%s", error);
+		assert_int_equal(tensorfile_count(file), 2);
+		tensorfile_close(file);
+	}
+	struct llama_config config;
+	if (llama_config_load("tests/fuzz/corpus/config/good", &config, error, sizeof(error)))
+		fail_msg("%s", error);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -98,7 +128,9 @@ int main(void)
 		cmocka_unit_test(requests_replay),
 		cmocka_unit_test(descriptions_replay),
 		cmocka_unit_test(segments_replay),
+		cmocka_unit_test(files_replay),
 		cmocka_unit_test(corpus_has_a_good_message_of_every_kind),
+		cmocka_unit_test(corpus_has_good_files_of_every_kind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

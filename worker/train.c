@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "worker/commands.h"
@@ -212,8 +213,11 @@ static int train(struct training *training, struct edit_worker *worker, const st
 				training->step);
 		return 0;
 	}
-	say(SAY_NOTICE, "%s after step %" PRIu64, training->step < options->step_count ? "told to stop" : "finished",
-	    training->step);
+	struct rusage usage;
+	CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+	say(SAY_NOTICE, "%s after step %" PRIu64 ", peak memory %.1f MiB",
+			training->step < options->step_count ? "told to stop" : "finished", training->step,
+			(double)usage.ru_maxrss / 1024);
 	if (edit_worker_finish(worker))
 		say(SAY_WARNING, "the daemon did not hear that training has ended (%s)", edit_worker_error(worker));
 	return 0;

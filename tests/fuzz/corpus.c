@@ -9,6 +9,7 @@
 
 #include "proto/codec.h"
 #include "proto/control_codec.h"
+#include "proto/safetensors.h"
 #include "proto/segment.h"
 
 static const char *folder;
@@ -165,6 +166,40 @@ static void segment_write(void)
 	description_fini(&description);
 }
 
+/* Files that a worker reads: good ones, from which the fuzzer makes bad ones. */
+static void files_write(void)
+{
+	static const uint64_t dims[] = {2, 3};
+	static const float values[6] = {1, -2, 0.5f, 4, 5, 6};
+	static const uint64_t number = 7;
+	const struct safetensors_tensor tensors[] = {
+		{.name = "model.norm.weight", .type = SAFETENSORS_F32, .dims = dims, .rank = 2, .data = values},
+		{.name = "round", .type = SAFETENSORS_U64, .data = &number},
+	};
+	struct safetensors_writer writer;
+	char path[4096];
+	file_write("weights", "empty", "", 0);
+	snprintf(path, sizeof(path), "%s/weights/ours", folder);
+	CHECK(safetensors_write(&writer, path, tensors, 2) == 0);
+	static const char halves[] = "\x6b\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[0,6]},"
+				     "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[6,8]}}01234567";
+	file_write("weights", "halves", halves, sizeof(halves) - 1);
+
+	static const char config[] =
+		"{\"model_type\":\"llama\",\"vocab_size\":256,\"hidden_size\":24,\"intermediate_size\":40,"
+		"\"num_hidden_layers\":3,\"num_attention_heads\":6,\"num_key_value_heads\":2,\"head_dim\":4,"
+		"\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"rope_scaling\":null,"
+		"\"rope_parameters\":{\"rope_type\":\"default\"},\"attention_bias\":false,\"attention_dropout\":0,"
+		"\"tie_word_embeddings\":true,\"max_position_embeddings\":64}";
+	file_write("config", "good", config, sizeof(config) - 1);
+
+	uint32_t llmc[1 + 256 + 10] = {4 | 4 << 8 | 3 << 16, 20240520, 1, 20};
+	file_write("tokens", "llmc", llmc, sizeof(llmc));
+	file_write("tokens", "text", "\1\1\3\0some text of bytes", 22);
+	file_write("tokens", "u16", "\2\1\3\20\0\0\1\0\2\0\3\0\4\0\5\0\6\0\7\0", 20);
+	file_write("tokens", "u32", "\3\1\1\0\0\0\0\0\1\0\0\0\2\0\0\0", 16);
+}
+
 int main(int count, char **words)
 {
 	if (count != 2) {
@@ -180,5 +215,6 @@ int main(int count, char **words)
 #undef X
 	description_write();
 	segment_write();
+	files_write();
 	return 0;
 }

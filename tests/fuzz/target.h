@@ -16,5 +16,11 @@ int target_description(const uint8_t *data, size_t size);
 /* A segment: the first half of the bytes is laid over a good one's header, the second over its layer table; what is then
  * accepted is touched from end to end. */
 int target_segment(const uint8_t *data, size_t size);
+/* A safetensors file; every tensor that passes the check is read. */
+int target_weights(const uint8_t *data, size_t size);
+/* A config.json of a model. */
+int target_config(const uint8_t *data, size_t size);
+/* Training data: four bytes of options, then the file; what opens is sampled. */
+int target_tokens(const uint8_t *data, size_t size);
 
 #endif
