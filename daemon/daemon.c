@@ -19,7 +19,7 @@
 #include "daemon/rounds.h"
 
 enum {
-	MESSAGES_PER_TURN = 256,
+	MESSAGES_PER_TURN = 32, /* chunks of up to wire.chunk bytes: the worker shall not wait behind many */
 	BELLS_PER_TURN = 64,
 	REQUESTS_PER_TURN = 16,
 	STATUS_US = 1000000,       /* the status line is made anew so often */

@@ -133,6 +133,10 @@ static void keep_round(struct driver *driver, const struct node_status *status)
 	for (uint32_t rank = 0; rank < driver->config->member_count; rank++) {
 		struct node_peer peer;
 		node_peer(driver->node, rank, driver->now_us, &peer);
+		const struct record *record = node_record(driver->node, 0, rank);
+		if (record->steps > 0 && !isfinite(record->loss))
+			log_line(LEVEL_WARNING, "round %" PRIu64 ": peer %s: loss is not a number, left out of the mean loss",
+				 status->round, driver->config->names[rank]);
 		if (peer.lateness_us > line->lateness_us) {
 			line->lateness_us = peer.lateness_us;
 			line->latest = rank;
@@ -185,8 +189,18 @@ static void schedule(struct driver *driver, uint64_t steps)
 	driver->must_ring = true;
 }
 
+/* Many reasons to ring make one bell. */
+static void ring_bell(struct driver *driver)
+{
+	if (driver->must_ring)
+		worker_port_ring(driver->port);
+	driver->must_ring = false;
+}
+
 static void begin_checkpoint(struct driver *driver, uint64_t round)
 {
+	/* The worker goes on while the anchor is copied. */
+	ring_bell(driver);
 	if (driver->checkpoint->is_busy)
 		log_line(LEVEL_WARNING,
 			 "checkpoint of round %" PRIu64 " not written (round %" PRIu64 " is still being written)",
@@ -239,6 +253,7 @@ static void complete_round(struct driver *driver, const struct node_status *stat
 static void settle(struct driver *driver)
 {
 	while (driver->hash_count > 0) {
+		ring_bell(driver);
 		uint64_t layer_index = driver->hash_queue[--driver->hash_count];
 		uint64_t hash = state_commit_layer(&driver->run->state, layer_index,
 						   node_layer_round(driver->node, layer_index),
@@ -257,9 +272,7 @@ static void settle(struct driver *driver)
 		if (config_number(driver->config, CHECKPOINT_AT_END) != 0)
 			begin_checkpoint(driver, status.round);
 	}
-	if (driver->must_ring)
-		worker_port_ring(driver->port);
-	driver->must_ring = false;
+	ring_bell(driver);
 }
 
 /* ---- Events ---- */

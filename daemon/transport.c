@@ -100,9 +100,12 @@ static int listen_open(struct transport *transport, char *text, size_t size)
 	 * dead. */
 	if (!transport->router || !set_int(transport->router, ZMQ_ROUTER_HANDOVER, 1))
 		return fail(text, size, "cannot make a socket for", address);
-	if (zmq_bind(transport->router, address) != 0)
+	if (zmq_bind(transport->router, address) == 0)
+		return 0;
+	if (errno != ENODEV)
 		return fail(text, size, "cannot listen on", address);
-	return 0;
+	snprintf(text, size, "cannot listen on %s: not an address of this host; set node.listen to one in numbers", address);
+	return EDIT_ERROR_SYSTEM;
 }
 
 static int neighbour_open(struct transport *transport, uint32_t rank, char *text, size_t size)

@@ -132,6 +132,21 @@ def test_dead_daemon_is_named_by_the_others_which_exit_cleanly(ring):
         node.stop()
 
 
+def test_daemon_that_comes_back_in_mid_run_is_refused_by_a_static_ring(ring):
+    r = ring(3)
+    r.start()
+    r.start_workers("--steps", 100000, "--step-ms", 1)
+    r.nodes[0].wait_for_round(3)
+    r.nodes[1].ctl("pause", "--wait", "--timeout", 10)
+    r.nodes[1].kill()
+    r.nodes[1].start()
+    r.nodes[1].wait_for_log("refused by peer a (")
+    for node in (r.nodes[0], r.nodes[2]):
+        node.wait_for_log("peer b: restarted in mid-run")
+        peers = {p["name"]: p for p in node.ctl("peers")["peers"]}
+        assert peers["b"]["state"] == "restarted"
+
+
 def test_sigterm_with_a_dead_peer_and_a_full_queue_exits_at_once(ring):
     r = ring(2)
     for node in r.nodes:

@@ -56,7 +56,10 @@ def test_loss_that_is_not_a_number_does_not_stop_the_run(ring):
     r.nodes[1].start_worker("--steps", 50, "--nan-loss", 24)
     r.wait_until_finished()
     r.check_hashes()
-    assert r.nodes[0].status()["round"] == 10
+    for node in r.nodes:
+        node.wait_for_log("round 5: peer b: loss is not a number")
+        assert node.status()["round"] == 10
+        assert node.log().count("loss is not a number") == 1
 
 
 def test_spike_is_an_outlier_and_shown_by_penalties(ring):

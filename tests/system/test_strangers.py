@@ -1,10 +1,13 @@
 """What strangers may send: garbage is dropped and counted, and neither the ring nor editctl notices."""
 
+import random
+import socket
+import struct
 import subprocess
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, wait_until
 
 
 def probe(*words):
@@ -73,3 +76,36 @@ def test_two_daemons_of_one_name_the_second_is_refused(ring):
     before = r.nodes[0].status()["round"]
     r.nodes[0].wait_for_round(before + 3)
     r.check_hashes()
+
+
+BELL = struct.Struct("<IIQQ232s")
+ATTACH, READY, OFFER = 1, 4, 5
+
+PACKETS = {
+    "nothing": [],
+    "bytes": [random.Random(1).randbytes(100)],
+    "another version": [BELL.pack(ATTACH, 99, 100, 0, b"")],
+    "unknown kind": [BELL.pack(77, 1, 0, 0, b"")],
+    "no description": [BELL.pack(READY, 1, 0, 0, b""), BELL.pack(OFFER, 1, 0, 0, b"")],
+    "empty description": [BELL.pack(ATTACH, 1, 0, 0, b"")],
+    "huge description": [BELL.pack(ATTACH, 1, 1 << 60, 0, b"")],
+    "random description": [BELL.pack(ATTACH, 1, 1000, 0, b""), random.Random(2).randbytes(1000)],
+    "long description": [BELL.pack(ATTACH, 1, 1000, 0, b""), random.Random(3).randbytes(2000)],
+}
+
+
+@pytest.mark.parametrize("packets", PACKETS.values(), ids=PACKETS.keys())
+def test_worker_that_breaks_the_rules_is_dropped_and_another_let_in(ring, packets):
+    r = ring(1)
+    r.start()
+    node = r.nodes[0]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
+        worker.connect(str(node.folder / "run/worker.sock"))
+        for packet in packets:
+            try:
+                worker.send(packet)
+            except OSError:
+                break  # dropped already
+    wait_until(lambda: "is gone" in node.log() or "refused" in node.log(), 5, node.log)
+    node.start_worker("--steps", 20)
+    node.wait_for("phase", "finished")

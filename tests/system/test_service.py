@@ -1,0 +1,108 @@
+"""What systemd is told, and what daemons cost over time."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, SLOW, wait_until
+
+
+class Manager:
+    """Stands where systemd does: hears what the daemon notifies."""
+
+    def __init__(self, folder):
+        self.path = folder / "notify"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(self.path))
+        self.heard = []
+
+    def hear(self, seconds):
+        """Whatever comes within that time."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                self.heard += self.socket.recv(4096).decode().splitlines()
+            except TimeoutError:
+                break
+        return self.heard
+
+
+@pytest.fixture
+def managed(ring):
+    """A node whose daemon runs under a Manager, with a watchdog of 600 ms."""
+    r = ring(1)
+    node = r.nodes[0]
+    manager = Manager(node.folder)
+    with open(node.log_file, "ab") as log:
+        node.daemon = subprocess.Popen([BUILD / "editd", "-c", node.config], stderr=log,
+                                       env={**os.environ, "NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "600000"})
+    yield node, manager
+    manager.socket.close()
+
+
+def test_ready_status_watchdog_and_stopping_are_notified(managed):
+    node, manager = managed
+    wait_until(lambda: "READY=1" in manager.hear(0.2), 5, node.log)
+    node.start_worker("--steps", 1000000, "--step-ms", 5)
+    wait_until(lambda: any(line.startswith("STATUS=training, ") for line in manager.hear(0.2)), 5, lambda: manager.heard)
+    assert "STATUS=no run yet: waiting for a worker at " + str(node.folder / "run/worker.sock") in manager.heard
+    manager.heard.clear()
+    assert 4 <= manager.hear(2).count("WATCHDOG=1") <= 12
+    node.stop()
+    assert manager.hear(0.2)[-1] == "STOPPING=1"
+
+
+def test_watchdog_is_not_fed_by_a_loop_that_hangs(managed):
+    node, manager = managed
+    wait_until(lambda: "WATCHDOG=1" in manager.hear(0.2), 5, node.log)
+    node.daemon.send_signal(signal.SIGSTOP)
+    manager.hear(0.1)
+    manager.heard.clear()
+    assert manager.hear(1) == []
+    node.daemon.send_signal(signal.SIGCONT)
+
+
+def test_connections_that_come_and_go_cost_nothing_that_lasts(ring):
+    r = ring(1)
+    r.start()
+    node = r.nodes[0]
+    folder = f"/proc/{node.daemon.pid}/fd"
+
+    def churn(count):
+        for _ in range(count):
+            with socket.create_connection(("127.0.0.1", node.port)) as peer:
+                peer.sendall(b"\xff\0\0\0\0\0\0\0\1\x7f")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
+                worker.connect(str(node.folder / "run/worker.sock"))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tool:
+                tool.connect(str(node.folder / "run/control.sock"))
+
+    churn(300)
+    time.sleep(0.5)
+    files, memory = len(os.listdir(folder)), node.status()["memory_bytes"]
+    churn(700)
+    wait_until(lambda: len(os.listdir(folder)) <= files + 2, 10, lambda: os.listdir(folder))
+    if SLOW == 1:  # sanitizers keep freed memory
+        assert node.status()["memory_bytes"] < memory + (4 << 20)
+
+
+def test_daemon_that_stands_idle_takes_no_time(ring):
+    r = ring(2)
+    r.start()
+    for node in r.nodes:
+        node.start_worker("--attach-only")
+    r.nodes[0].wait_for_log("ring: all 2 members")
+
+    def cpu_s():
+        with open(f"/proc/{r.nodes[0].daemon.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = cpu_s()
+    time.sleep(2)
+    assert cpu_s() - before <= 0.1 * SLOW
