@@ -67,12 +67,15 @@ static enum refusal judge(const struct view *view, const struct neighbour *neigh
 		return REFUSAL_STRANGER;
 	if (neighbour->incarnation != 0 && !neighbour->down && now_us - neighbour->heard_us < view->silence_us)
 		return REFUSAL_DUPLICATE;
+	/* Before the facts: those of a run that has moved on differ from those of its begin. */
+	if (neighbour->incarnation != 0 && view->complete)
+		return REFUSAL_RESTARTED;
 	size_t fact = first_difference(view, &message->hello);
 	if (fact < size_max(view->fact_count, message->hello.fact_count)) {
 		*ret_fact = fact;
 		return REFUSAL_FACT;
 	}
-	return neighbour->incarnation != 0 && view->complete ? REFUSAL_RESTARTED : 0;
+	return 0;
 }
 
 int view_hello(struct view *view, const struct message *message, uint64_t now_us, bool *ret_is_new,
