@@ -9,7 +9,7 @@ import unittest
 
 FILES = """bin/editd bin/edit-worker bin/editctl bin/edit-sim include/edit_worker.h lib/libedit-worker.so.0
 lib/sysusers.d/editd.conf lib/tmpfiles.d/editd.conf share/doc/editd/README.md share/doc/editd/LICENSE
-share/doc/editd/design.md share/doc/editd/protocol.md share/doc/editd/style.md
+share/doc/editd/design.md share/doc/editd/protocol.md share/doc/editd/style.md share/doc/editd/worker.md
 share/doc/editd/examples/editd.conf share/doc/editd/examples/editd-worker""".split()
 UNITS = ["editd.service", "editd@.service", "editd-worker.service", "editd-worker@.service"]
 
