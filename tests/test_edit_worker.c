@@ -208,7 +208,10 @@ static void rounds_change_theta_and_count(void **state)
 static void *release_later(void *argument)
 {
 	(void)argument;
-	usleep(120000);
+	for (int i = 0; i < 4; i++) {
+		usleep(30000);
+		worker_end_ring(&end); /* news of something else */
+	}
 	atomic_store(&end.hold_layer, -1);
 	return NULL;
 }
