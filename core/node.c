@@ -499,6 +499,18 @@ uint64_t node_layer_round(const struct node *node, size_t layer_index)
 	return node->sync.state[layer_index].round;
 }
 
+enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	const struct sync_layer *layer = &node->sync.state[layer_index];
+	switch (layer->phase) {
+	case LAYER_OFFERED: return NODE_LAYER_OFFERED;
+	case LAYER_SCALARS: return NODE_LAYER_SCALARS;
+	case LAYER_MEAN: return layer->own_shard_done ? NODE_LAYER_GATHER : NODE_LAYER_REDUCE;
+	default: return NODE_LAYER_WORKER;
+	}
+}
+
 void node_layer_times(const struct node *node, size_t layer_index, uint64_t ret_us[3])
 {
 	CHECK(layer_index < node->sync.layer_count);

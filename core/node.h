@@ -88,6 +88,15 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 const struct detector *node_detector(const struct node *node, size_t layer_index);
 /* Rounds completed by a layer. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
+/* Where a layer is. */
+enum node_layer_state {
+	NODE_LAYER_WORKER,  /* the worker computes with it */
+	NODE_LAYER_OFFERED, /* waits for its turn */
+	NODE_LAYER_SCALARS, /* records go round */
+	NODE_LAYER_REDUCE,  /* partial sums go round, the own shard is not finished */
+	NODE_LAYER_GATHER   /* finished shards go round */
+};
+enum node_layer_state node_layer_state(const struct node *node, size_t layer_index);
 /* Microseconds of a layer's last sync: scalars, reduce, gather. */
 void node_layer_times(const struct node *node, size_t layer_index, uint64_t ret_us[3]);
 

@@ -42,7 +42,7 @@ static bool is_healthy(const struct daemon *daemon, const struct node_status *st
 		if (rank != daemon->config.rank && peer.state != PEER_LIVE)
 			return false;
 	}
-	if (status->phase == NODE_GATHERING || status->stalled_us > 0)
+	if (status->phase == NODE_GATHERING || status->stalled_us > 0 || daemon->driver.damage[0])
 		return false;
 	return status->phase == NODE_FINISHED || daemon->port.phase == PORT_READY;
 }
@@ -116,19 +116,30 @@ int answer_status(struct answer *answer, const struct control_request *request)
 	return 0;
 }
 
+static const char *layer_text(enum node_layer_state state)
+{
+	switch (state) {
+	case NODE_LAYER_WORKER: return "worker";
+	case NODE_LAYER_OFFERED: return "offered";
+	case NODE_LAYER_SCALARS: return "scalars";
+	case NODE_LAYER_REDUCE: return "reduce";
+	case NODE_LAYER_GATHER: return "gather";
+	}
+	return "unknown";
+}
+
 static void put_layer(struct answer *answer, Edit__Control__Layer *layer, size_t index)
 {
 	const struct daemon *daemon = answer->daemon;
 	const struct node *node = daemon->driver.node;
 	uint64_t times_us[3];
 	double sum = 0;
-	uint32_t owner = atomic_load(&daemon->run.segment.layers[index].owner);
 	edit__control__layer__init(layer);
 	node_layer_times(node, index, times_us);
 	layer->name = daemon->run.description.layers[index].name;
 	layer->size = daemon->run.description.layers[index].size;
 	layer->round = node_layer_round(node, index);
-	layer->state = answer_text(answer, owner == SEGMENT_WORKER ? "worker" : "offered");
+	layer->state = answer_text(answer, layer_text(node_layer_state(node, index)));
 	layer->scalars_us = times_us[0];
 	layer->reduce_us = times_us[1];
 	layer->gather_us = times_us[2];

@@ -38,6 +38,8 @@ static uint64_t clock_us(void)
 
 const char *daemon_degraded(const struct daemon *daemon)
 {
+	if (daemon->driver.damage[0])
+		return daemon->driver.damage;
 	return daemon->checkpoint.degraded[0] ? daemon->checkpoint.degraded : daemon->refused_worker;
 }
 

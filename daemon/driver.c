@@ -113,6 +113,10 @@ static void take_note(struct driver *driver, const struct note *note)
 		if (driver->refusal_rank == note->peer)
 			driver->refusal[0] = 0;
 		break;
+	case NOTE_HASH_DIFFERS:
+		if (!driver->damage[0])
+			snprintf(driver->damage, sizeof driver->damage, "%.*s", (int)sizeof driver->damage - 1, text);
+		break;
 	case NOTE_FINISHED:
 		driver->finished = true;
 		atomic_store(&driver->run->segment.header->stop, 1);

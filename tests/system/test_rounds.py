@@ -26,6 +26,20 @@ def test_twenty_rounds_leave_equal_bits_on_all_members(ring, count):
     assert len(models) == 1
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 64])
+def test_any_prefetch_gives_the_same_bits(ring, prefetch):
+    hashes = []
+    for ahead in (prefetch, 2):
+        r = ring(3)
+        for node in r.nodes:
+            node.configure(ring=f"prefetch = {ahead}")
+        r.start()
+        r.start_workers("--steps", 30, "--layers", 8)
+        r.wait_until_finished()
+        hashes.append(r.check_hashes())
+    assert hashes[0] == hashes[1]
+
+
 def test_layers_larger_than_window_pass_without_resending(ring):
     r = ring(2)
     for node in r.nodes:
