@@ -3,6 +3,7 @@
 #   make           the five products              make check    all tests (SAN=address,undefined: with sanitizers)
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
 #   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400: nodes train on real text
+#   make mutants   proof of the simulator
 #   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
 VERSION    := 0.1.0
@@ -38,7 +39,7 @@ LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
-SIM    := heap parcel trainee formula ledger ballot trace setup citizen world
+SIM    := heap parcel trainee formula ledger ballot trace setup citizen mishap world
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.
@@ -63,7 +64,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check tidy objects bench fuzz corpus demo install clean
+.PHONY: FORCE all check tidy objects mutants bench fuzz corpus demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -144,6 +145,10 @@ tidy: $(B)/core.a
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
 	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES))
+
+# Proves the simulator: faults planted in a copy of the core, each of which it must find.
+mutants:
+	@tests/mutants.sh
 
 # ---- Fuzzing ---------------------------------------------------------------------------------------------------------
 

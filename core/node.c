@@ -248,8 +248,12 @@ static int take_in_order(struct node *node, const struct message *message, struc
 
 static void take_stream(struct node *node, const struct message *message, struct actions *actions)
 {
-	if (node->link.waiting_count >= frames_owed(&node->config)) {
-		node->dropped++; /* not acknowledged either: it comes again */
+	/* Not acknowledged either, so it comes again: what there is no room for, and, until the ring is complete here, all but
+	 * rolls. A neighbour's new incarnation may still be let in then, and what waits for the old one is dropped: rolls are
+	 * said again, nothing else could be. */
+	bool is_early = !node->view.complete && message->kind != MESSAGE_ROLL;
+	if (is_early || node->link.waiting_count >= frames_owed(&node->config)) {
+		node->dropped++;
 		return;
 	}
 	if (!link_accept(&node->link, message->sequence, message->payload_bytes, window_bytes(node), node->now_us))
@@ -357,7 +361,7 @@ static void take_event(struct node *node, const struct event *event, struct acti
 	case EVENT_HASHED: sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions); break;
 	case EVENT_CHANGE: {
 		struct change change = event->change;
-		int error = sync_propose(sync, &change, actions);
+		int error = node->view.complete ? sync_propose(sync, &change, actions) : EDIT_ERROR_UNHEALTHY;
 		if (error != 0)
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;

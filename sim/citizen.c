@@ -28,7 +28,8 @@ void citizen_init(struct citizen *member, const struct setup *setup, const struc
 		 const struct node_config *node, struct dice *dice)
 {
 	struct node_config whole = *node;
-	*member = (struct citizen){.tick_us = UINT64_MAX, .work_us = UINT64_MAX, .deadline_us = UINT64_MAX};
+	*member = (struct citizen){.tick_us = UINT64_MAX, .work_us = UINT64_MAX, .deadline_us = UINT64_MAX,
+				   .incarnation = node->incarnation};
 	init_layers(member, setup, config->layer_count);
 	whole.layers = member->layers;
 	whole.layer_count = config->layer_count;

@@ -15,6 +15,8 @@ struct citizen {
 	uint64_t tick_us, work_us; /* the earliest entry in the heap; UINT64_MAX: none */
 	uint64_t deadline_us;
 	uint64_t taken_from_left; /* frames below have arrived once */
+	uint64_t incarnation;
+	uint32_t life;         /* how often it has come back */
 	bool crashed, finished, stall_noted;
 };
 

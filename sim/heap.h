@@ -10,7 +10,7 @@ struct heap_entry {
 	uint64_t time_us;
 	uint64_t sequence; /* set by heap_push */
 	int kind;          /* the rest is of the world */
-	uint32_t rank, item;
+	uint32_t rank, item, life;
 	uint64_t number;
 	void *data;
 };

@@ -38,6 +38,7 @@ struct ledger_layer {
 struct ledger_place {
 	uint64_t round;
 	bool offered; /* on the ring: theta must not change */
+	bool is_back; /* it has been restarted */
 	uint64_t theta_hash, state_hash;
 };
 
@@ -197,15 +198,24 @@ bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *laye
 		struct meeting *meeting = meeting_of(ledger, l, place->round + 1);
 		if (meeting == NULL)
 			return false;
-		CHECK(!place->offered);
-		CHECK(!meeting->offered[rank]);
+		/* Whoever has come back may offer again, unless the others have gone on with its earlier offer. */
+		bool is_again = meeting->offered[rank] && !(place->is_back && meeting->committed_count == 0);
+		if (place->offered || is_again)
+			return fail(ledger, "peer %u, layer %zu: round %ju offered twice", rank, l, (uintmax_t)meeting->round);
+		meeting->offered_count += !meeting->offered[rank];
 		meeting->offered[rank] = true;
-		meeting->offered_count++;
 		memcpy(meeting->thetas + rank * layers[l].size, layers[l].theta, layers[l].size * sizeof(float));
 		place->offered = true;
 		place->theta_hash = theta_hash(&layers[l]);
 	}
 	return true;
+}
+
+void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers)
+{
+	ledger->members[rank].round = 0;
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		*place_of(ledger, rank, l) = (struct ledger_place){.is_back = true, .state_hash = state_hash(&layers[l])};
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)

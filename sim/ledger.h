@@ -25,6 +25,8 @@ const char *ledger_fault(const struct ledger *ledger);
 
 /* A member's worker hands over all layers, before its node is told. */
 bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers);
+/* A member has come back with the state of round 0. */
+void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers);
 /* After every event of a member, and its publishes; status: as of now. */
 bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
 		 const struct node_status *status);

@@ -24,6 +24,7 @@ struct road {
 	double loss, repeat, overtake; /* probability of each message */
 	uint64_t busy_until_us;        /* the line is taken by what was sent before */
 	uint64_t last_arrival_us;      /* keeps the order, but for overtaking */
+	uint64_t cut_until_us;         /* swallows everything until then */
 };
 
 /* When a message of size_bytes sent at now_us arrives; advances the road's queue. *ret_overtakes: it does not keep the order. */

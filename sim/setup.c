@@ -22,7 +22,7 @@ void world_config_draw(struct world_config *config)
 		config->rounds = rounds;
 	unsigned faults = (unsigned)dice_between(&dice, 0, FAULT_ALL);
 	if (dice_chance(&dice, 0.75))
-		faults &= ~(unsigned)FAULT_CRASH;
+		faults &= ~(unsigned)(FAULT_CRASH | FAULT_RESTART);
 	if (config->faults == UINT_MAX)
 		config->faults = faults;
 }

@@ -1,49 +1,12 @@
 /* The world's loop: takes the next thing off the heap, feeds it to a node, carries out the node's actions, has all checked. */
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/ballot.h"
-#include "sim/heap.h"
-#include "sim/ledger.h"
-#include "sim/citizen.h"
-#include "sim/world.h"
+#include "sim/stage.h"
 
-enum happening { HAPPENS_TICK, HAPPENS_ARRIVAL, HAPPENS_WORK, HAPPENS_HASHED, HAPPENS_CHANGE, HAPPENS_RESUME, HAPPENS_CRASH,
-		 HAPPENS_LOOK };
-
-#define SECOND UINT64_C(1000000)
-#define HEARTBEAT_US SECOND
-#define SILENCE_US (3 * SECOND)
-#define DRAIN_US (6 * SECOND) /* goes on for so long after all have finished */
-
-struct world {
-	const struct world_config *config;
-	struct trace *trace;
-	struct world_result *result;
-	struct setup setup;
-	struct dice dice;
-	struct heap heap;
-	uint64_t now_us;
-	uint64_t still;          /* events since time has moved */
-	struct citizen *members;  /* [peers] */
-	char (*names)[16];
-	const char **name_list;  /* [peers] */
-	struct fact facts[3];
-	struct ledger *ledger;
-	struct ballot ballot;
-	struct actions *actions;
-	bool resume_pending;
-	uint32_t crashed_rank;   /* peers: none */
-	uint64_t finished_us;    /* when the last one finished; 0: not yet */
-	bool over;
-};
-
-static void fail(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void fail(struct world *world, const char *format, ...)
+void world_fail(struct world *world, const char *format, ...)
 {
 	va_list list;
 	if (world->over)
@@ -55,7 +18,7 @@ static void fail(struct world *world, const char *format, ...)
 	world->over = true;
 }
 
-static void cover(struct world *world, enum coverage what, uint64_t count)
+void world_cover(struct world *world, enum coverage what, uint64_t count)
 {
 	world->result->coverage[what] += count;
 }
@@ -68,7 +31,7 @@ static void fold(struct world *world, uint64_t number)
 
 /* ---- The heap ---- */
 
-static void push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data)
+void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data)
 {
 	heap_push(&world->heap, (struct heap_entry){.time_us = u64_max(time_us, world->now_us), .kind = (int)kind,
 						    .rank = rank, .data = data});
@@ -81,7 +44,7 @@ static void arm_work(struct world *world, uint32_t rank, uint64_t time_us)
 	if (time_us >= member->work_us)
 		return;
 	member->work_us = u64_max(time_us, world->now_us);
-	push(world, HAPPENS_WORK, rank, member->work_us, NULL);
+	world_push(world, HAPPENS_WORK, rank, member->work_us, NULL);
 }
 
 static void arm_tick(struct world *world, uint32_t rank)
@@ -90,12 +53,12 @@ static void arm_tick(struct world *world, uint32_t rank)
 	if (member->deadline_us >= member->tick_us)
 		return;
 	member->tick_us = u64_max(member->deadline_us, world->now_us);
-	push(world, HAPPENS_TICK, rank, member->tick_us, NULL);
+	world_push(world, HAPPENS_TICK, rank, member->tick_us, NULL);
 }
 
 /* ---- Actions ---- */
 
-static uint32_t neighbour(const struct world *world, uint32_t rank, bool is_right)
+uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right)
 {
 	uint32_t peers = world->config->peers;
 	return (rank + (is_right ? 1 : peers - 1)) % peers;
@@ -104,23 +67,23 @@ static uint32_t neighbour(const struct world *world, uint32_t rank, bool is_righ
 static void send_message(struct world *world, uint32_t rank, const struct action *action)
 {
 	struct citizen *member = &world->members[rank];
-	bool is_right = action->to == neighbour(world, rank, true);
-	if (action->to == rank || (!is_right && action->to != neighbour(world, rank, false))) {
-		fail(world, "peer %" PRIu32 ": message to %" PRIu32 ", who is no neighbour", rank, action->to);
+	bool is_right = action->to == world_neighbour(world, rank, true);
+	if (action->to == rank || (!is_right && action->to != world_neighbour(world, rank, false))) {
+		world_fail(world, "peer %" PRIu32 ": message to %" PRIu32 ", who is no neighbour", rank, action->to);
 		return;
 	}
 	struct road *road = &member->roads[is_right];
 	bool overtakes, repeats = dice_chance(&world->dice, road->repeat);
-	cover(world, COVER_MESSAGES, 1);
+	world_cover(world, COVER_MESSAGES, 1);
 	for (int copy = 0; copy <= repeats; copy++) {
 		uint64_t arrival = road_send(road, &world->dice, world->now_us, parcel_size(&action->message), &overtakes);
-		cover(world, COVER_OVERTAKING, overtakes);
-		cover(world, COVER_REPEATED, copy > 0);
-		if (dice_chance(&world->dice, road->loss)) {
-			cover(world, COVER_LOST, 1);
+		world_cover(world, COVER_OVERTAKING, overtakes);
+		world_cover(world, COVER_REPEATED, copy > 0);
+		if (dice_chance(&world->dice, road->loss) || world->now_us < road->cut_until_us) {
+			world_cover(world, COVER_LOST, 1);
 			continue;
 		}
-		push(world, HAPPENS_ARRIVAL, action->to, arrival, parcel_new(&action->message));
+		world_push(world, HAPPENS_ARRIVAL, action->to, arrival, parcel_new(&action->message));
 	}
 }
 
@@ -135,7 +98,7 @@ static void publish_layer(struct world *world, uint32_t rank, const struct actio
 	arm_work(world, rank, world->now_us);
 	uint64_t delay = dice_chance(&world->dice, 0.5) ? 0 : dice_between(&world->dice, 0, 300);
 	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
-						    .number = hash, .item = action->layer_index});
+						    .number = hash, .item = action->layer_index, .life = member->life});
 }
 
 static void read_note(struct world *world, uint32_t rank, const struct note *note)
@@ -143,9 +106,14 @@ static void read_note(struct world *world, uint32_t rank, const struct note *not
 	if (note->code == NOTE_STALLED)
 		world->members[rank].stall_noted = true;
 	if (note->code == NOTE_HASH_DIFFERS)
-		fail(world, "peer %" PRIu32 ": notes a hash that differs", rank);
-	if (note->code == NOTE_PEER_REFUSED || note->code == NOTE_REFUSED_BY || note->code == NOTE_PEER_RESTARTED)
-		fail(world, "peer %" PRIu32 ": peer %" PRIu32 " refused or restarted", rank, note->peer);
+		world_fail(world, "peer %" PRIu32 ": notes a hash that differs", rank);
+	if (note->code == NOTE_RING_COMPLETE)
+		world->begun = true;
+	if (note->code == NOTE_PEER_RESTARTED)
+		world->restart_noted = true;
+	bool is_refusal = note->code == NOTE_PEER_REFUSED || note->code == NOTE_REFUSED_BY || note->code == NOTE_PEER_RESTARTED;
+	if (is_refusal && world->crashed_rank == world->config->peers)
+		world_fail(world, "peer %" PRIu32 ": peer %" PRIu32 " refused or restarted", rank, note->peer);
 }
 
 static void carry_out(struct world *world, uint32_t rank, const struct action *action)
@@ -161,7 +129,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 	case ACTION_PAUSE:
 		member->trainee.paused = true;
 		if (!world->resume_pending)
-			push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1, 4 * SECOND), NULL);
+			world_push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1, 4 * SECOND), NULL);
 		world->resume_pending = true;
 		break;
 	case ACTION_RESUME:
@@ -184,13 +152,13 @@ static void check(struct world *world, uint32_t rank)
 		ballot_action(&world->ballot, rank, &world->actions->list[i], status.round);
 	ledger_look(world->ledger, rank, member->node, member->layers, &status);
 	if (ledger_fault(world->ledger) != NULL)
-		fail(world, "%s", ledger_fault(world->ledger));
+		world_fail(world, "%s", ledger_fault(world->ledger));
 	if (world->ballot.fault[0] != '\0')
-		fail(world, "%s", world->ballot.fault);
+		world_fail(world, "%s", world->ballot.fault);
 	if (status.phase == NODE_FINISHED && !member->finished) {
 		member->finished = true;
 		if (status.round != world->config->rounds)
-			fail(world, "peer %" PRIu32 ": finished after %" PRIu64 " rounds", rank, status.round);
+			world_fail(world, "peer %" PRIu32 ": finished after %" PRIu64 " rounds", rank, status.round);
 	}
 }
 
@@ -200,9 +168,9 @@ static bool look_at_answer(struct world *world, const struct change *change)
 	uint64_t id;
 	bool is_valid = change->kind != CHANGE_SET || (change->setting < RING_SETTING_COUNT && change->value >= 0.0);
 	if (!ballot_propose(&world->ballot, change, world->actions, &id))
-		fail(world, "%s", world->ballot.fault);
+		world_fail(world, "%s", world->ballot.fault);
 	else if (id != 0 && !is_valid)
-		fail(world, "an invalid change was accepted");
+		world_fail(world, "an invalid change was accepted");
 	return !world->over;
 }
 
@@ -242,7 +210,7 @@ static void work(struct world *world, uint32_t rank)
 	case TRAINEE_OFFERS:
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
 		if (!ledger_offer(world->ledger, rank, member->layers)) {
-			fail(world, "%s", ledger_fault(world->ledger));
+			world_fail(world, "%s", ledger_fault(world->ledger));
 			return;
 		}
 		break;
@@ -262,9 +230,11 @@ static void check_payload(struct world *world, uint32_t rank, const struct parce
 	const struct message *message = &parcel->message;
 	if (message->kind != MESSAGE_CHUNK || message->sequence < member->taken_from_left)
 		return;
+	if (message->incarnation != world->members[message->from].incarnation)
+		return; /* its memory is gone */
 	member->taken_from_left = message->sequence + 1;
 	if (memcmp(parcel->source, message->payload, message->payload_bytes) != 0)
-		fail(world, "peer %" PRIu32 ": payload of frame %" PRIu64 " was changed before it was acknowledged",
+		world_fail(world, "peer %" PRIu32 ": payload of frame %" PRIu64 " was changed before it was acknowledged",
 		     message->from, message->sequence);
 }
 
@@ -293,51 +263,9 @@ static void resume(struct world *world)
 	world->resume_pending = ballot_paused_count(&world->ballot) > 0;
 	if (!world->resume_pending)
 		return;
-	push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1000, 2 * SECOND), NULL);
+	world_push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1000, 2 * SECOND), NULL);
 	if (!world->members[rank].crashed)
 		step(world, rank, &event);
-}
-
-static void crash(struct world *world, uint32_t rank)
-{
-	world->members[rank].crashed = true;
-	world->crashed_rank = rank;
-	cover(world, COVER_CRASHES, 1);
-	push(world, HAPPENS_LOOK, 0, world->now_us + 10 * SECOND, NULL);
-}
-
-/* After a crash: has this member finished, or does it stand still and say so? */
-static bool is_at_rest(const struct world *world, uint32_t rank)
-{
-	const struct citizen *member = &world->members[rank];
-	struct node_status status;
-	struct node_peer peer;
-	if (member->crashed || member->finished)
-		return true;
-	node_status(member->node, world->now_us, &status);
-	node_peer(member->node, world->crashed_rank, world->now_us, &peer);
-	switch (status.phase) {
-	case NODE_GATHERING: return status.stalled_us >= SILENCE_US && status.waiting_for < world->config->peers;
-	case NODE_PAUSED: return peer.state == PEER_DOWN;
-	case NODE_SYNCING:
-		return status.stalled_us >= 2 * SILENCE_US && member->stall_noted && peer.state == PEER_DOWN &&
-		       status.waiting_for == world->crashed_rank;
-	default: return false;
-	}
-}
-
-static void look(struct world *world)
-{
-	bool any_stalled = false;
-	for (uint32_t rank = 0; rank < world->config->peers; rank++) {
-		if (!is_at_rest(world, rank)) {
-			push(world, HAPPENS_LOOK, 0, world->now_us + 5 * SECOND, NULL);
-			return;
-		}
-		any_stalled |= !world->members[rank].crashed && !world->members[rank].finished;
-	}
-	cover(world, COVER_STALLS, any_stalled);
-	world->over = true;
 }
 
 static void happen(struct world *world, const struct heap_entry *entry)
@@ -367,14 +295,16 @@ static void happen(struct world *world, const struct heap_entry *entry)
 		step(world, entry->rank, &event);
 		return;
 	case HAPPENS_RESUME: resume(world); return;
-	case HAPPENS_CRASH: crash(world, entry->rank); return;
-	case HAPPENS_LOOK: look(world); return;
+	case HAPPENS_CRASH: mishap_crash(world, entry); return;
+	case HAPPENS_RESTART: mishap_restart(world, entry->rank); return;
+	case HAPPENS_CUT: mishap_cut(world, entry); return;
+	case HAPPENS_LOOK: mishap_look(world); return;
 	}
 }
 
 /* ---- Begin and end ---- */
 
-static void init_member(struct world *world, uint32_t rank)
+void world_start(struct world *world, uint32_t rank, uint64_t start_us)
 {
 	struct citizen *member = &world->members[rank];
 	struct node_config node = {
@@ -383,23 +313,9 @@ static void init_member(struct world *world, uint32_t rank)
 		.silence_us = SILENCE_US, .retry_us = SECOND,
 	};
 	citizen_init(member, &world->setup, world->config, &node, &world->dice);
-	member->deadline_us = dice_between(&world->dice, 0, 2 * SECOND);
+	member->deadline_us = start_us;
 	arm_tick(world, rank);
-	arm_work(world, rank, member->deadline_us);
-}
-
-static void init_faults(struct world *world)
-{
-	const struct world_config *config = world->config;
-	world->crashed_rank = config->peers;
-	if (config->faults & FAULT_CRASH && config->peers > 1)
-		push(world, HAPPENS_CRASH, (uint32_t)dice_between(&world->dice, 0, config->peers - 1),
-		     dice_between(&world->dice, 0, world->setup.span_us), NULL);
-	if (!(config->faults & FAULT_CHANGE))
-		return;
-	for (uint64_t count = dice_between(&world->dice, 1, 6); count > 0; count--)
-		push(world, HAPPENS_CHANGE, (uint32_t)dice_between(&world->dice, 0, config->peers - 1),
-		     dice_between(&world->dice, SECOND, SECOND + world->setup.span_us), NULL);
+	arm_work(world, rank, start_us);
 }
 
 static void init(struct world *world)
@@ -423,34 +339,34 @@ static void init(struct world *world)
 	world->facts[1] = (struct fact){"dtype", "float32"};
 	world->facts[2] = (struct fact){"empty", ""};
 	for (uint32_t rank = 0; rank < config->peers; rank++)
-		init_member(world, rank);
+		world_start(world, rank, dice_between(&world->dice, 0, 2 * SECOND));
 	world->ledger = ledger_new(config->peers, world->members[0].layers, config->layer_count, config->rounds);
 	ballot_init(&world->ballot, config->peers);
-	init_faults(world);
-	cover(world, COVER_ALONE, config->peers == 1);
+	mishap_plan(world);
+	world_cover(world, COVER_ALONE, config->peers == 1);
 	for (size_t l = 0; l < config->layer_count; l++)
-		cover(world, COVER_EMPTY, world->setup.sizes[l] == 0);
+		world_cover(world, COVER_EMPTY, world->setup.sizes[l] == 0);
 }
 
 static void count(struct world *world)
 {
 	struct ledger_counts counts = ledger_counts(world->ledger);
-	cover(world, COVER_COMMITS, counts.commits);
-	cover(world, COVER_OUTLIERS, counts.outliers);
-	cover(world, COVER_NONFINITES, counts.nonfinites);
-	cover(world, COVER_ROLLBACKS, counts.rollbacks);
+	world_cover(world, COVER_COMMITS, counts.commits);
+	world_cover(world, COVER_OUTLIERS, counts.outliers);
+	world_cover(world, COVER_NONFINITES, counts.nonfinites);
+	world_cover(world, COVER_ROLLBACKS, counts.rollbacks);
 	for (size_t c = 0; c < world->ballot.change_count; c++) {
 		bool is_resume = world->ballot.changes[c].kind == CHANGE_RESUME;
-		cover(world, COVER_TAKEN, world->ballot.changes[c].any_taken && !is_resume);
-		cover(world, COVER_DROPPED, world->ballot.changes[c].any_dropped);
+		world_cover(world, COVER_TAKEN, world->ballot.changes[c].any_taken && !is_resume);
+		world_cover(world, COVER_DROPPED, world->ballot.changes[c].any_dropped);
 	}
-	cover(world, COVER_REFUSED, world->ballot.refused);
-	cover(world, COVER_PAUSES, world->ballot.pauses);
-	cover(world, COVER_CHECKPOINTS, world->ballot.checkpoints);
+	world_cover(world, COVER_REFUSED, world->ballot.refused);
+	world_cover(world, COVER_PAUSES, world->ballot.pauses);
+	world_cover(world, COVER_CHECKPOINTS, world->ballot.checkpoints);
 	for (uint32_t rank = 0; rank < world->config->peers; rank++) {
 		struct node_status status;
 		node_status(world->members[rank].node, world->now_us, &status);
-		cover(world, COVER_SENT_AGAIN, status.frames_sent_again);
+		world_cover(world, COVER_SENT_AGAIN, status.frames_sent_again);
 	}
 	world->result->time_us = world->now_us;
 	fold(world, ledger_hash(world->ledger));
@@ -492,10 +408,20 @@ static bool advance(struct world *world, const struct heap_entry *entry)
 	if (world->finished_us != 0 && world->now_us > world->finished_us + DRAIN_US)
 		return false;
 	if (world->still > 20000 + 2000 * (uint64_t)world->config->peers)
-		fail(world, "time stands still: %" PRIu64 " events at once", world->still);
+		world_fail(world, "time stands still: %" PRIu64 " events at once", world->still);
 	if (world->now_us > world->setup.limit_us)
-		fail(world, "not finished after %" PRIu64 " s", world->now_us / SECOND);
+		world_fail(world, "not finished after %" PRIu64 " s", world->now_us / SECOND);
 	return !world->over;
+}
+
+/* Whether what was going to happen still can: not to the dead, and a hash not to whoever has come back since. */
+static bool is_alive(const struct world *world, const struct heap_entry *entry)
+{
+	const struct citizen *member = &world->members[entry->rank];
+	if (entry->kind == HAPPENS_HASHED && entry->life != member->life)
+		return false;
+	return !member->crashed || entry->kind == HAPPENS_LOOK || entry->kind == HAPPENS_RESUME ||
+	       entry->kind == HAPPENS_RESTART || entry->kind == HAPPENS_CUT;
 }
 
 void world_run(const struct world_config *config, struct trace *trace, struct world_result *ret_result)
@@ -507,22 +433,21 @@ void world_run(const struct world_config *config, struct trace *trace, struct wo
 	while (!world.over) {
 		if (!heap_pop(&world.heap, &entry)) {
 			if (!all_finished(&world))
-				fail(&world, "nothing is going to happen any more");
+				world_fail(&world, "nothing is going to happen any more");
 			break;
 		}
 		if (!advance(&world, &entry)) {
 			free(entry.data);
 			break;
 		}
-		bool is_dead = world.members[entry.rank].crashed && entry.kind != HAPPENS_LOOK && entry.kind != HAPPENS_RESUME;
-		if (!is_dead)
+		if (is_alive(&world, &entry))
 			happen(&world, &entry);
 		free(entry.data);
 	}
 	bool is_whole = ret_result->ok && world.crashed_rank == config->peers;
 	if (is_whole && !ballot_end(&world.ballot)) {
 		world.over = false;
-		fail(&world, "%s", world.ballot.fault);
+		world_fail(&world, "%s", world.ballot.fault);
 	}
 	count(&world);
 	fini(&world);

@@ -17,7 +17,9 @@
 	X(FAULT_NAN, 5, "nan")             /* some thetas hold NaN or infinity */                                      \
 	X(FAULT_CRASH, 6, "crash")         /* one member stops for good */                                             \
 	X(FAULT_CHANGE, 7, "change")       /* settings, pauses and checkpoints are proposed */                         \
-	X(FAULT_JITTER, 8, "jitter")       /* latency varies */
+	X(FAULT_JITTER, 8, "jitter")       /* latency varies */                                                        \
+	X(FAULT_CUT, 9, "cut")             /* roads swallow everything for a while, also in one direction */           \
+	X(FAULT_RESTART, 10, "restart")    /* one member stops and comes back with nothing, unless it crashes */
 
 enum fault {
 #define X(id, bit, name) id = 1 << bit,
@@ -40,6 +42,8 @@ enum fault {
 	X(COVER_NONFINITES, "nonfinite", 3000)                                                                         \
 	X(COVER_ROLLBACKS, "rollbacks", 90)                                                                            \
 	X(COVER_CRASHES, "crashes", 40)                                                                                \
+	X(COVER_RESTARTS, "restarts", 40)                                                                              \
+	X(COVER_CUTS, "cuts", 300)                                                                                     \
 	X(COVER_STALLS, "stalls", 30)                                                                                  \
 	X(COVER_TAKEN, "changes taken", 200)                                                                           \
 	X(COVER_DROPPED, "dropped", 5)                                                                                 \

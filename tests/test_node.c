@@ -180,6 +180,22 @@ static void change_is_taken_by_all_after_the_same_round(void **state)
 	lab_free(lab);
 }
 
+/* One that waited in a member alone could be lost with a neighbour's restart, and would then hold up all others for ever. */
+static void change_is_refused_until_the_ring_is_complete(void **state)
+{
+	(void)state;
+	const size_t size = 5;
+	struct lab *lab = lab_new(3, &size, 1, NULL, NULL, 0);
+	lab_event(lab, 1, set_event(SYNC_INTERVAL, 20, 0));
+	assert_int_equal(lab_note(lab, 1, NOTE_CHANGE_REFUSED)->detail, EDIT_ERROR_UNHEALTHY);
+	lab_gather(lab);
+	lab_event(lab, 1, set_event(SYNC_INTERVAL, 30, 0));
+	offer_all(lab, false);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(lab->members[n].schedule, 30);
+	lab_free(lab);
+}
+
 static void change_bound_to_a_round_is_taken_after_exactly_it(void **state)
 {
 	(void)state;
@@ -456,6 +472,7 @@ int main(void)
 		cmocka_unit_test(rings_of_1_to_64_members_keep_equal_anchors),
 		cmocka_unit_test(node_alone_takes_outer_steps_from_its_own_pseudo_gradient),
 		cmocka_unit_test(change_is_taken_by_all_after_the_same_round),
+		cmocka_unit_test(change_is_refused_until_the_ring_is_complete),
 		cmocka_unit_test(change_bound_to_a_round_is_taken_after_exactly_it),
 		cmocka_unit_test(change_not_held_by_all_before_its_round_is_dropped_by_all),
 		cmocka_unit_test(pause_stops_all_and_resume_lets_all_go_on),

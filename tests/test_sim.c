@@ -96,6 +96,31 @@ static void ring_stalls_and_says_so_when_a_peer_crashes(void **state)
 	assert_in_range(stalls, 10, 30); /* in the others the run was over first */
 }
 
+/* Whoever comes back before the ring has begun takes part; later it is refused by name, and the others say so. */
+static void restarted_peer_takes_part_or_is_refused(void **state)
+{
+	(void)state;
+	uint64_t stalls = 0, restarts = 0;
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .peers = 4, .rounds = 5,
+								       .faults = FAULT_RESTART | FAULT_CHANGE});
+		restarts += result.coverage[COVER_RESTARTS];
+		stalls += result.coverage[COVER_STALLS];
+	}
+	assert_in_range(restarts, 40, 60); /* in the others the run was over first */
+	assert_in_range(stalls, 10, 50);
+}
+
+static void cut_roads_delay_the_ring_and_no_more(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .peers = 4, .layer_count = 2, .rounds = 5,
+								       .faults = FAULT_CUT});
+		assert_int_equal(result.coverage[COVER_COMMITS], 4 * 2 * 5);
+	}
+}
+
 static void poisoned_peers_are_left_out_and_the_others_go_on(void **state)
 {
 	(void)state;
@@ -196,6 +221,8 @@ int main(void)
 		cmocka_unit_test(same_seed_gives_the_same_run_to_the_bit),
 		cmocka_unit_test(three_hundred_peers_agree),
 		cmocka_unit_test(ring_stalls_and_says_so_when_a_peer_crashes),
+		cmocka_unit_test(restarted_peer_takes_part_or_is_refused),
+		cmocka_unit_test(cut_roads_delay_the_ring_and_no_more),
 		cmocka_unit_test(poisoned_peers_are_left_out_and_the_others_go_on),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

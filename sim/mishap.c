@@ -1,0 +1,103 @@
+/* What goes wrong with whole members and roads: crash, restart, cut; and whether the others say so. */
+
+#include "sim/stage.h"
+
+void mishap_plan(struct world *world)
+{
+	const struct world_config *config = world->config;
+	struct dice *dice = &world->dice;
+	const uint64_t span_us = world->setup.span_us;
+	uint32_t rank = (uint32_t)dice_between(dice, 0, config->peers - 1);
+	world->crashed_rank = config->peers;
+	if (config->faults & (FAULT_CRASH | FAULT_RESTART) && config->peers > 1) {
+		uint64_t back_us = config->faults & FAULT_CRASH ? 0 : dice_magnitude(dice, 1000, 20 * SECOND);
+		/* Half of them early, while members are still finding each other. */
+		uint64_t at_us = dice_between(dice, 0, dice_chance(dice, 0.5) ? 3 * SECOND : span_us);
+		heap_push(&world->heap, (struct heap_entry){.time_us = at_us, .kind = HAPPENS_CRASH, .rank = rank,
+							    .number = back_us});
+	}
+	for (uint64_t count = config->faults & FAULT_CUT ? dice_between(dice, 1, 4) : 0; count > 0; count--)
+		heap_push(&world->heap, (struct heap_entry){
+			.time_us = dice_between(dice, 0, span_us), .kind = HAPPENS_CUT,
+			.rank = (uint32_t)dice_between(dice, 0, config->peers - 1),
+			.item = (uint32_t)dice_between(dice, 1, 3), .number = dice_magnitude(dice, 10000, 30 * SECOND)});
+	for (uint64_t count = config->faults & FAULT_CHANGE ? dice_between(dice, 1, 6) : 0; count > 0; count--)
+		world_push(world, HAPPENS_CHANGE, (uint32_t)dice_between(dice, 0, config->peers - 1),
+			   dice_between(dice, SECOND, SECOND + span_us), NULL);
+}
+
+void mishap_crash(struct world *world, const struct heap_entry *entry)
+{
+	world->members[entry->rank].crashed = true;
+	world->crashed_rank = entry->rank;
+	world->begun_at_crash = world->begun;
+	world_cover(world, COVER_CRASHES, 1);
+	world_push(world, HAPPENS_LOOK, 0, world->now_us + entry->number + 10 * SECOND, NULL);
+	if (entry->number > 0)
+		world_push(world, HAPPENS_RESTART, entry->rank, world->now_us + entry->number, NULL);
+}
+
+void mishap_restart(struct world *world, uint32_t rank)
+{
+	struct citizen *member = &world->members[rank];
+	struct road roads[2] = {member->roads[0], member->roads[1]};
+	uint32_t life = member->life + 1;
+	citizen_fini(member);
+	world_start(world, rank, world->now_us);
+	member->life = life;
+	member->roads[0] = roads[0];
+	member->roads[1] = roads[1];
+	ledger_restart(world->ledger, rank, member->layers);
+	world_cover(world, COVER_RESTARTS, 1);
+}
+
+void mishap_cut(struct world *world, const struct heap_entry *entry)
+{
+	uint32_t right = world_neighbour(world, entry->rank, true);
+	/* Of two members each is the other's right neighbour: both send on roads[1]. */
+	struct road *there = &world->members[entry->rank].roads[1];
+	struct road *back = &world->members[right].roads[world->config->peers == 2];
+	if (entry->item & 1)
+		there->cut_until_us = u64_max(there->cut_until_us, world->now_us + entry->number);
+	if (entry->item & 2)
+		back->cut_until_us = u64_max(back->cut_until_us, world->now_us + entry->number);
+	world_cover(world, COVER_CUTS, 1);
+}
+
+/* Has this member finished, or does it stand still and say so? */
+static bool is_at_rest(const struct world *world, uint32_t rank)
+{
+	const struct citizen *member = &world->members[rank];
+	struct node_status status;
+	struct node_peer peer;
+	if (member->crashed || member->finished)
+		return true;
+	node_status(member->node, world->now_us, &status);
+	node_peer(member->node, world->crashed_rank, world->now_us, &peer);
+	/* Whoever has let the new life in before it saw the ring complete cannot know that others have not: they say so. */
+	bool is_back = !world->members[world->crashed_rank].crashed;
+	bool knows = is_back ? world->restart_noted :
+			       peer.state == PEER_DOWN && status.waiting_for == world->crashed_rank && member->stall_noted;
+	switch (status.phase) {
+	case NODE_GATHERING: return status.stalled_us >= SILENCE_US && status.waiting_for < world->config->peers;
+	case NODE_PAUSED: return is_back || peer.state == PEER_DOWN;
+	case NODE_SYNCING: return knows && status.stalled_us >= 2 * SILENCE_US;
+	default: return false;
+	}
+}
+
+void mishap_look(struct world *world)
+{
+	/* Who comes back before the ring has begun is welcome, so then all must finish. */
+	bool may_stall = world->members[world->crashed_rank].crashed || world->begun_at_crash || world->restart_noted;
+	bool any_stalled = false;
+	for (uint32_t rank = 0; rank < world->config->peers; rank++) {
+		if (!may_stall || !is_at_rest(world, rank)) {
+			world_push(world, HAPPENS_LOOK, 0, world->now_us + 5 * SECOND, NULL);
+			return;
+		}
+		any_stalled |= !world->members[rank].crashed && !world->members[rank].finished;
+	}
+	world_cover(world, COVER_STALLS, any_stalled);
+	world->over = true;
+}

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Proves the simulator: faults are planted in a copy of the core, one at a time, and edit-sim must find each of them.
+#
+#   tests/mutants.sh [SEEDS]        (default 1000; `make mutants`)
+#
+# A mutant whose pattern is not found in the source is a failure too: the table must follow the code. Prints one line per
+# mutant with the seed that caught it; exits 1 if any lived.
+set -u
+seeds=${1:-1000}
+root=$(cd "$(dirname "$0")/.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r "$root"/{Makefile,core,proto,sim} "$copy"
+cd "$copy" || exit 1
+build() { make -s WERROR= OPT=-O1 build/edit-sim >build.log 2>&1; }
+if ! build; then
+	cat build.log
+	exit 1
+fi
+if ! build/edit-sim --seeds 100 >out.txt; then
+	echo "the core without a mutant fails:"
+	head -1 out.txt
+	exit 1
+fi
+lived=0
+
+# mutant NAME FILE SED-EXPRESSION [OPTION...]: the options are edit-sim's, for what drawn worlds hardly ever meet
+mutant() {
+	local name=$1 file=$2 expression=$3 result
+	shift 3
+	cp "$file" saved
+	sed -i -E "$expression" "$file"
+	if cmp -s saved "$file"; then
+		result="LIVES: its pattern is not in $file any more"
+	elif ! build; then
+		result="LIVES: does not compile: $(grep -m1 error build.log)"
+	elif timeout 600 build/edit-sim --seeds "$seeds" "$@" >out.txt 2>&1; then
+		result="LIVES after $seeds seeds"
+	else
+		result=$(sed -nE 's/^sim: FAILED seed=([0-9]+) [^:]*: (.*)/caught by seed \1: \2/p' out.txt | head -1)
+		[ -n "$result" ] || result="LIVES: stopped without a verdict: $(tail -1 out.txt)"
+	fi
+	case $result in LIVES*) lived=$((lived + 1)) ;; esac
+	printf '  %-44s %s\n' "$name" "${result:0:150}"
+	cp saved "$file"
+	touch "$file"
+}
+
+# ---- Numbers ----
+mutant "pseudo-gradient with the wrong sign" core/vec.c 's/^(\t+)a -= t;/\1a = t - a;/'
+mutant "0 x NaN is multiplied" core/vec.c 's/if \(weight == 0\.0f\)/if (false)/'
+mutant "own part added without its weight" core/vec.c 's/sum \+= block \* weight;/sum += block;/'
+mutant "detector judges twice" core/round.c \
+	's/layer->detector = layer->next;/{ double z; penalty_judge(\&layer->next, \&sync->settings, sync_record_at(sync, layer->round + 1, index, sync->rank)->norm, \&layer->detector, \&z); }/'
+mutant "detector takes in its outliers" core/penalty.c 's/if \(verdict == VERDICT_ACCEPTED\)$/if (verdict != VERDICT_NONFINITE)/'
+mutant "a NaN norm passes the test" core/penalty.c 's/if \(!isfinite\(norm\)\)/if (norm > 1e308)/'
+mutant "the threshold is never reached" core/penalty.c 's/if \(z > settings/if (z > 1e30 * settings/'
+mutant "weights are not divided by their sum" core/penalty.c 's/ret_weights\[i\] \/= sum;/ret_weights[i] *= 1.0;/'
+mutant "mean divided by all, not by the accepted" core/penalty.c 's/verdicts\[i\] == VERDICT_ACCEPTED \? exp\(/verdicts[i] != VERDICT_NONFINITE ? exp(/'
+mutant "momentum without Nesterov" core/outer.c 's/rate \* \(g \+ factor \* v\)/rate * v/'
+mutant "the mean is not clipped" core/outer.c 's/return scale < 1\.0 \? scale : 1\.0;/return scale * 0.0 + 1.0;/'
+mutant "each clips by its own shard's norm" core/ring.c 's/sum \+= pass->square\[shard\];/sum += shard == pass->rank ? pass->square[shard] : 0.0;/'
+mutant "theta keeps its outlier" core/round.c 's/memcpy\(sync->layers\[index\]\.theta, sync->layers\[index\]\.anchor, .*/;/'
+
+# ---- Ring ----
+mutant "shards off by one" core/ring.c 's/shard < size % count \? 1 : 0/shard <= size % count ? 1 : 0/'
+mutant "half of a shard counts for the norm" core/ring.c 's/begin, pass->reduced\[pass->rank\]\)/begin, pass->reduced[pass->rank] \/ 2)/'
+mutant "sums start at another rank's shard" core/ring.c 's/uint32_t first = ring_left\(pass->rank, pass->count\);/uint32_t first = pass->rank;/'
+mutant "nothing is ever sent again" core/link.c 's/link->cursor = link->acknowledged;/;/'
+mutant "frames are taken in any order" core/link.c 's/if \(sequence != link->expected\) \{/if (sequence < link->expected) {/'
+mutant "repeated frames are taken" core/link.c 's/if \(sequence != link->expected\) \{/if (sequence > link->expected) {/'
+mutant "acknowledges one frame too many" core/link.c 's/\*ret_received = link->expected;/*ret_received = link->expected + 1;/'
+mutant "buffers are reused while still to be sent" core/round.c 's/sync->link->acknowledged >= buffer->free_after/true/'
+
+# ---- Rounds, changes, members ----
+mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value\[change->setting\] = /sync->settings.value[change->setting] = sync->next_settings.value[change->setting] = /'
+mutant "a change is taken without agreement" core/round.c 's/is_agreed &= record->change == digest;/;/'
+mutant "a bound change is taken a round early" core/proposal.c 's/proposal->change\.at_round != round\)/proposal->change.at_round != round + 1)/'
+mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = true;/sync->paused = sync->rank != 1;/'
+mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_due\)/if (sync->checkpoint_due \&\& sync->rank != 0)/'
+mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
+mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
+mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (memory->size > 0) memory->theta[0] += 1.0f;/'
+mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss
+mutant "changes wait in a ring that is not complete" core/node.c 's/node->view\.complete \? sync_propose/true ? sync_propose/'
+mutant "a restarted member is let in again" core/view.c 's/neighbour->incarnation != 0 \&\& view->complete \? REFUSAL_RESTARTED : 0/0/'
+mutant "rolls are not said again" core/node.c 's/if \(node->view\.rolled\[rank\]\)/if (false)/'
+
+echo "mutants: $lived lived"
+[ "$lived" = 0 ]
