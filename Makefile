@@ -49,7 +49,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_no
           test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
           test_config test_lock test_state test_checkpoint test_ctl
 # What several tests share: linked into each that uses it.
-HELPERS := lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
+HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "tests/near.h"
 #include "tests/reference_llama.h"
 #include "worker/attention.h"
 #include "worker/draw.h"
@@ -72,31 +73,6 @@ static void fill_tokens(uint32_t *tokens, size_t count, unsigned vocab_size)
 {
 	for (size_t i = 0; i < count; i++)
 		tokens[i] = (uint32_t)(draw_bits(7, 0, i) % vocab_size);
-}
-
-static float largest(const double *x, size_t count)
-{
-	double max = 0;
-	for (size_t i = 0; i < count; i++)
-		max = fmax(max, fabs(x[i]));
-	return (float)max;
-}
-
-/* Every x[i] within relative of expected[i], or within relative / 100 of scale where expected[i] is far below it. */
-static void assert_near(const char *what, const float *x, const double *expected, size_t count, double relative,
-			double scale)
-{
-	for (size_t i = 0; i < count; i++) {
-		double allowed = relative * (fabs(expected[i]) + scale / 100);
-		if (!(fabs((double)x[i] - expected[i]) <= allowed))
-			fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, (double)x[i], expected[i]);
-	}
-}
-
-static void assert_relative(const char *what, unsigned step, double x, double expected, double relative)
-{
-	if (!(fabs(x - expected) <= relative * fabs(expected)))
-		fail_msg("step %u: %s is %.12g, expected %.12g", step, what, x, expected);
 }
 
 static void use_theta(struct owned *o, const struct reference_llama *r)
