@@ -53,7 +53,8 @@ HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_file
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.py test_tidy.py test_bootstrap.py test_install.py test_system.py
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.py test_tidy.py test_bootstrap.py test_install.py \
+           test_system.py test_demo.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread

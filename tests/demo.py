@@ -32,6 +32,7 @@ HELD_OUT_EVERY = 50        # one fortune of so many is held out
 RUN = "fortunes"
 BATCH, CONTEXT = 8, 128    # sequences per step and node, bytes per sequence
 SOCKET_PATH_MAX = 107      # bytes of a unix socket's path
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STALL_S = 90               # without a round for so long, the demonstration gives up
 MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_act": "silu",
@@ -116,8 +117,10 @@ class Processes:
         for process in self.list:
             if process.poll() not in (None, 0):
                 words = pathlib.Path(process.log).read_text(errors="replace").strip().splitlines()
-                raise Failed(f"{process.name} ended with status {process.returncode}"
-                             + (f": {words[-1]} (all of it in {process.log})" if words else ""))
+                how = (f"ended with status {process.returncode}" if process.returncode > 0 else
+                       f"was killed by {signal.Signals(-process.returncode).name}")
+                raise Failed(f"{process.name} {how}"
+                             + (f", its last words: {words[-1]} (all of them in {process.log})" if words else ""))
 
     def stop(self):
         """TERM to all groups, last started first; KILL to those that are still there after 5 s."""
@@ -174,6 +177,7 @@ class Demo:
         self.arguments = arguments
         self.build, self.out = pathlib.Path(arguments.build).resolve(), pathlib.Path(arguments.out).resolve()
         self.names = [f"node-{chr(ord('a') + i)}" for i in range(arguments.nodes)]
+        self.all_nodes = f"all {arguments.nodes} nodes" if arguments.nodes > 1 else "the only node"
         self.processes = Processes()
         self.run_dirs = self.out   # of the nodes' sockets and memory
         self.rounds = []           # status of node-a after each round
@@ -219,7 +223,7 @@ class Demo:
 
     def editctl(self, name):
         """Command line of editctl for a node."""
-        return [self.build / "editctl", "-s", self.run_dir(name) / "control.sock"]
+        return [self.build / "editctl", "-t", "20", "-s", self.run_dir(name) / "control.sock"]
 
     def ask(self, name, *words, statuses=(0,)):
         """One answer of a node as JSON."""
@@ -266,7 +270,11 @@ class Demo:
 
     def show_round(self, status):
         """One line per round."""
-        losses = {peer["name"]: float(peer["loss"]) for peer in self.ask(self.names[0], "peers")["peers"]}
+        answer = self.ask(self.names[0], "peers")
+        losses = {peer["name"]: float(peer["loss"]) for peer in answer["peers"]}
+        before = self.rounds[-1] if self.rounds else {"round": 0, "step": 0}
+        if answer["round"] == status["round"] == before["round"] + 1:
+            status["step"] = before["step"] + answer["peers"][0]["steps"]  # the worker itself is further by now
         self.rounds.append(status)
         self.losses.append(losses)
         say(f"{status['round']:5}  {status['step']:5}  {float(status['ring_loss']):6.3f}  "
@@ -346,7 +354,7 @@ class Demo:
         texts = {json.dumps([answer["round"], answer["layers"]]) for answer in answers}
         equal = all(answer["equal"] for answer in answers) and len(texts) == 1
         layers = answers[0]["layers"]
-        say(f"hashes   {'equal' if equal else 'NOT EQUAL'} on all {len(self.names)} nodes in all {len(layers)} layers "
+        say(f"hashes   {'equal' if equal else 'NOT EQUAL'} on {self.all_nodes} in all {len(layers)} layers "
             f"after round {last}; of the first layer: {layers[0]['members'][0]['hash']}")
         if not equal:
             self.problems.append("hashes differ")
@@ -437,19 +445,21 @@ class Demo:
         self.write_configs()
         parameters = (2 * 256 * 128 + 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128)) / 1e6
         say(f"model    a Llama of {parameters:.2f} M parameters that reads and writes bytes")
-        say(f"ring     {len(self.names)} nodes on loopback, each with its own part of the text: {self.arguments.steps} "
-            f"steps of {BATCH} x {CONTEXT} bytes, a round every {self.arguments.interval} steps")
+        say(f"ring     {self.all_nodes} on loopback, each with its own part of the text: {self.arguments.steps} steps of "
+            f"{BATCH} x {CONTEXT} bytes, a round every {self.arguments.interval} steps")
         say(f"files    configs, logs and checkpoints in {self.out}\n")
         self.start()
         self.train()
         loss = self.conclude(entropy)
         if self.problems:
             raise Failed("; ".join(self.problems))
-        return (f"{len(self.names)} nodes, {self.rounds[-1]['round']} rounds, held-out loss {loss:.3f} < {LOSS_LIMIT}, "
+        return (f"{self.all_nodes}, {self.rounds[-1]['round']} rounds, held-out loss {loss:.3f} < {LOSS_LIMIT}, "
                 f"hashes equal and new after every round, {time.monotonic() - begin:.0f} s")
 
     def clean(self):
-        """Nothing of the run stays but its folder."""
+        """Nothing of the run stays but its folder; no signal interrupts this."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         self.processes.stop()
         if self.run_dirs != self.out:
             shutil.rmtree(self.run_dirs, ignore_errors=True)
@@ -464,7 +474,7 @@ def parse_arguments():
                         help="the last node gets NaN, is slow, and takes far too long steps, each for a while")
     parser.add_argument("--interval", type=int, default=10, help="steps between two rounds, doubled half-way")
     parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--warmup", type=int, default=40)
+    parser.add_argument("--warmup", type=int, help="steps; default a tenth, up to 40")
     parser.add_argument("--outer-lr", type=float, default=0.8)
     parser.add_argument("--outer-momentum", type=float, default=0.85)
     parser.add_argument("--penalty-warmup", type=int, default=10)
@@ -475,21 +485,22 @@ def parse_arguments():
     arguments = parser.parse_args()
     if not 1 <= arguments.nodes <= 26:
         parser.error("--nodes: 1 to 26")
+    if arguments.warmup is None:
+        arguments.warmup = min(40, arguments.steps // 10)
     if arguments.steps < 4 * arguments.interval:
         parser.error("--steps: at least four rounds, 4 x --interval")
     return arguments
 
 
 def stop_by_signal(number, _frame):
-    """TERM, INT and HUP end the demonstration like a failure, so that everything is stopped."""
-    signal.signal(number, signal.SIG_IGN)
+    """A signal ends the demonstration like a failure, so that everything is stopped."""
     raise Failed(f"stopped by {signal.Signals(number).name}")
 
 
 def main():
     """Runs, stops everything, prints the last line."""
     arguments = parse_arguments()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, stop_by_signal)
     demo = Demo(arguments)
     try:
