@@ -215,6 +215,8 @@ def test_one_flipped_bit_of_an_anchor_makes_hash_exit_5_on_every_member(ring):
         assert hashes["a"] == hashes["c"] != hashes["b"]
         text = run(node, "hash", status=5)[0]
         assert "DIFFERS" in text and "1 of 3 layers differ" in text
+        status = node.status()
+        assert "has hash" in status["degraded"] and status["healthy"] is False
 
 
 def test_watch_shows_a_spoiled_worker_as_it_happens(ring):
