@@ -1,4 +1,5 @@
-/* Times training steps of the built-in model and prints one JSON object; run by bench/worker.py.
+/* Times training steps of the built-in model and prints one JSON object, with [elapsed, CPU time] in ms of each
+ * step; run by bench/worker.py.
  *
  *     worker_bench VOCAB HIDDEN LAYERS HEADS INTERMEDIATE BATCH TIME STEPS
  *
@@ -16,10 +17,10 @@
 
 enum { WARMUP_STEPS = 2, SGEMM_SIZE = 1024, SGEMM_COUNT = 8 };
 
-static double now_ms(void)
+static double clock_ms(clockid_t clock)
 {
 	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
@@ -41,9 +42,9 @@ static double sgemm_rate(void)
 	double best_ms = 1e30;
 	draw_normals(1, 1, 1, a, 2 * n * n);
 	for (unsigned i = 0; i < SGEMM_COUNT; i++) {
-		double begin = now_ms();
+		double begin = clock_ms(CLOCK_MONOTONIC);
 		matmul_nt(matrix(c, n), const_matrix(a, n), const_matrix(b, n), n, n, n, 1, 0);
-		double took = now_ms() - begin;
+		double took = clock_ms(CLOCK_MONOTONIC) - begin;
 		best_ms = took < best_ms ? took : best_ms;
 	}
 	free(a);
@@ -110,12 +111,13 @@ int main(int argc, char **argv)
 		tokens[i] = (uint32_t)(draw_bits(2, 0, i) % n[0]);
 
 	double before = sgemm_rate(), loss = 0;
-	printf("{\"parameters\": %zu, \"step_ms\": [", parameters);
+	printf("{\"parameters\": %zu, \"steps\": [", parameters);
 	for (unsigned i = 0; i < n[7] + WARMUP_STEPS; i++) {
-		double begin = now_ms();
+		double begin = clock_ms(CLOCK_MONOTONIC), cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 		loss = step(model, tokens, n[5], n[6], i + 1);
 		if (i >= WARMUP_STEPS)
-			printf("%s%.3f", i > WARMUP_STEPS ? ", " : "", now_ms() - begin);
+			printf("%s[%.3f, %.3f]", i > WARMUP_STEPS ? ", " : "", clock_ms(CLOCK_MONOTONIC) - begin,
+			       clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu);
 	}
 	double after = sgemm_rate();
 	struct rusage usage;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times training steps of the same model in PyTorch eager and prints one JSON object; run by bench/worker.py.
+"""Times training steps of the same model in PyTorch eager and prints one JSON object, with [elapsed, CPU time] in ms of each
+step; run by bench/worker.py.
 
     worker_torch.py VOCAB HIDDEN LAYERS HEADS INTERMEDIATE BATCH TIME STEPS
 
@@ -88,14 +89,14 @@ def main():
     tokens = torch.randint(0, vocab, (batch, length + 1))
     took = []
     for _ in range(steps + WARMUP_STEPS):
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
         loss = F.cross_entropy(model(tokens[:, :-1]).view(-1, vocab), tokens[:, 1:].reshape(-1))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        took.append(1e3 * (time.perf_counter() - begin))
-    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "step_ms": took[WARMUP_STEPS:],
+        took.append([1e3 * (time.perf_counter() - begin), 1e3 * (time.process_time() - cpu)])
+    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "steps": took[WARMUP_STEPS:],
                       "loss": loss.item(), "version": torch.__version__,
                       "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
 
