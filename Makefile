@@ -46,10 +46,11 @@ CTL    := unit table json client arguments verb request session render render_st
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_sim \
           test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
           test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
-          test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama \
+          test_tensorfile test_corpus test_llama_config test_drill test_kernels test_llama test_llama_use \
           test_config test_lock test_state test_checkpoint test_ctl
 # What several tests share: linked into each that uses it.
-HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama vec_narrow kernels_narrow outer_narrow
+HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+           owned_model vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
@@ -184,7 +185,7 @@ corpus: $(B)/tests/fuzz/corpus
 
 # Each is a program in bench/ and a script of the same first name that runs it beside a peer.
 BENCHES := worker_bench
-$(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(call objects,core,vec) $(call objects,proto,check)
+$(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(WORKER_LIBS)
 bench: $(addprefix $(B)/bench/,$(BENCHES))

@@ -144,3 +144,11 @@ void mapping_close(struct mapping *mapping)
 		close(mapping->fd);
 	*mapping = (struct mapping){.fd = -1};
 }
+
+void mapping_prefer_huge(void *block, size_t size_bytes)
+{
+	const uintptr_t page = 2 << 20;
+	uintptr_t begin = ((uintptr_t)block + page - 1) / page * page, end = ((uintptr_t)block + size_bytes) / page * page;
+	if (begin < end)
+		(void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a kernel without them refuses: no harm */
+}

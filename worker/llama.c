@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/mapping.h"
+
 enum {
 	CACHE_LINE = 64,        /* bytes; every array begins on one */
 	WIDTH_MAX = 1 << 27,    /* of any matrix, so that sizes and the integers of BLAS do not overflow */
@@ -151,6 +153,7 @@ static int allocate(struct llama *model)
 	model->block = aligned_alloc(CACHE_LINE, model->block_bytes);
 	if (!model->block)
 		return EDIT_ERROR_SYSTEM;
+	mapping_prefer_huge(model->block, model->block_bytes);
 	cutter = (struct cutter){.base = model->block};
 	cut_all(model, &cutter);
 	return 0;
