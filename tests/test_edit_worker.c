@@ -243,7 +243,7 @@ static void layer_in_flight_is_waited_for_and_wanted_once(void **state)
 static void nonfinite_verdict_is_told_once_per_round(void **state)
 {
 	(void)state;
-	int nonfinite = 7;
+	uint64_t nonfinite = 7;
 	struct edit_worker *worker = worker_begin(end.socket_path);
 	must(worker, edit_worker_acquire(worker, 0, &nonfinite));
 	assert_int_equal(nonfinite, 0);
@@ -251,11 +251,12 @@ static void nonfinite_verdict_is_told_once_per_round(void **state)
 	must(worker, worker_step(worker, 0, 0));
 	must(worker, worker_step(worker, 0, 0));
 	must(worker, edit_worker_acquire(worker, 0, &nonfinite));
-	assert_int_equal(nonfinite, 1);
+	assert_int_equal(nonfinite, atomic_load(&end.segment.layers[0].round));
+	assert_true(nonfinite > 0);
 	must(worker, edit_worker_acquire(worker, 0, &nonfinite));
 	assert_int_equal(nonfinite, 0);
 	must(worker, edit_worker_acquire(worker, 2, &nonfinite));
-	assert_int_equal(nonfinite, 1);
+	assert_int_equal(nonfinite, atomic_load(&end.segment.layers[2].round));
 	atomic_store(&end.verdict, VERDICT_OUTLIER);
 	must(worker, worker_step(worker, 0, 0));
 	must(worker, worker_step(worker, 0, 0));
@@ -351,6 +352,43 @@ static void final_round_that_stops_the_worker_is_complete_all_the_same(void **st
 	edit_worker_free(worker);
 }
 
+/* Dies between the last step and its offer: what stays behind is the step's entry and the grown step word. */
+static void final_offer_that_a_killed_worker_owed_is_made_by_the_next_one(void **state)
+{
+	(void)state;
+	atomic_store(&end.interval, 1000);
+	struct edit_worker *worker = worker_begin(end.socket_path);
+	must(worker, worker_step(worker, 0, 0));
+	edit_worker_free(worker);
+	worker = worker_begin(end.socket_path);
+	assert_int_equal(edit_worker_step(worker), 1);
+	must(worker, edit_worker_finish(worker));
+	assert_int_equal(atomic_load(&end.segment.header->final_step), 1);
+	assert_int_equal(edit_worker_round(worker), 1);
+	worker_end_await(&end.finishes, 1);
+	assert_int_equal(atomic_load(&end.offers), 1);
+	edit_worker_free(worker);
+}
+
+static void final_round_under_way_is_waited_for_and_not_offered_again(void **state)
+{
+	(void)state;
+	atomic_store(&end.interval, 1000);
+	struct edit_worker *worker = interrupted = worker_begin(end.socket_path);
+	atomic_store(&end.hold_layer, 1);
+	signal(SIGALRM, interrupt_handle);
+	alarm(1);
+	assert_int_equal(worker_step(worker, 0, 1), EDIT_WORKER_STOP);
+	edit_worker_free(worker);
+	worker = worker_begin(end.socket_path);
+	atomic_store(&end.hold_layer, -1);
+	worker_end_ring(&end);
+	must(worker, edit_worker_finish(worker));
+	assert_int_equal(atomic_load(&end.segment.header->offers), 1);
+	assert_true(edit_worker_theta(worker, 2)[4] == 11);
+	edit_worker_free(worker);
+}
+
 static void old_offer_step_is_not_offered_twice(void **state)
 {
 	(void)state;
@@ -411,6 +449,8 @@ int main(void)
 		END_TEST(signal_ends_a_wait),
 		END_TEST(final_step_offers_and_waits_for_its_round),
 		END_TEST(final_round_that_stops_the_worker_is_complete_all_the_same),
+		END_TEST(final_offer_that_a_killed_worker_owed_is_made_by_the_next_one),
+		END_TEST(final_round_under_way_is_waited_for_and_not_offered_again),
 		END_TEST(old_offer_step_is_not_offered_twice),
 		END_TEST(stepping_a_layer_on_the_ring_is_told),
 		END_TEST(step_that_is_not_ended_is_told_at_the_offer),

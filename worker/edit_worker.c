@@ -292,7 +292,7 @@ static int layer_wait(struct edit_worker *worker, unsigned index)
 	return result;
 }
 
-int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_nonfinite)
+int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *ret_nonfinite_round)
 {
 	if (!has_layer(worker, layer))
 		return invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
@@ -303,8 +303,8 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_non
 	uint64_t round = atomic_load_explicit(&words->round, memory_order_relaxed);
 	uint32_t verdict = atomic_load_explicit(&words->verdict, memory_order_relaxed);
 	bool is_news = round != worker->layers[layer].told_round;
-	if (ret_nonfinite) {
-		*ret_nonfinite = is_news && verdict == VERDICT_NONFINITE;
+	if (ret_nonfinite_round) {
+		*ret_nonfinite_round = is_news && verdict == VERDICT_NONFINITE ? round : 0;
 		worker->layers[layer].told_round = round;
 	}
 	return EDIT_WORKER_OK;
@@ -369,6 +369,25 @@ static int offer(struct edit_worker *worker, bool is_final)
 	return EDIT_WORKER_OK;
 }
 
+/* Every layer is with the worker. */
+static bool has_all_layers(const struct edit_worker *worker)
+{
+	for (size_t i = 0; i < worker->segment.layer_count; i++)
+		if (atomic_load_explicit(&worker->segment.layers[i].owner, memory_order_acquire) != SEGMENT_WORKER)
+			return false;
+	return true;
+}
+
+/* The round that no step will follow: offers, unless a worker before this one has, and waits until it is complete. */
+static int end_with_a_round(struct edit_worker *worker)
+{
+	int result = has_all_layers(worker) ? offer(worker, true) : EDIT_WORKER_OK;
+	for (unsigned i = 0; !result && i < worker->segment.layer_count; i++)
+		result = layer_wait(worker, i);
+	worker->has_ended = !result;
+	return result;
+}
+
 /* Writes the step into the table, then makes it count. */
 static void step_write(struct edit_worker *worker, double loss, uint64_t tokens)
 {
@@ -400,14 +419,14 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 	struct segment_header *header = worker->segment.header;
 	step_write(worker, loss, tokens);
 	result = link_poll(worker);
-	if (!result && (is_final || offer_is_due(header)))
-		result = offer(worker, is_final);
-	for (unsigned i = 0; !result && is_final && i < worker->segment.layer_count; i++)
-		result = layer_wait(worker, i);
-	while (!result && !is_final && !link_is_stopped(worker) &&
+	if (!result && is_final)
+		return end_with_a_round(worker);
+	if (!result && offer_is_due(header))
+		result = offer(worker, false);
+	while (!result && !link_is_stopped(worker) &&
 	       atomic_load_explicit(&header->paused, memory_order_acquire))
 		result = link_wait(worker);
-	if (!result && !is_final && link_is_stopped(worker))
+	if (!result && link_is_stopped(worker))
 		result = EDIT_WORKER_STOP;
 	return result;
 }
@@ -418,7 +437,9 @@ int edit_worker_finish(struct edit_worker *worker)
 	if (result)
 		return result;
 	result = link_poll(worker);
-	if (result)
+	if (!result && !worker->has_ended && !link_is_stopped(worker))
+		result = end_with_a_round(worker);
+	if (result < 0)
 		return result;
 	worker->is_finished = true;
 	link_ring(worker, BELL_FINISHED, 0);

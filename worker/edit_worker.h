@@ -87,9 +87,9 @@ int edit_worker_ready(struct edit_worker *worker);
 /* ---- Training ---- */
 
 /* Waits while the layer is on the ring; afterwards theta may be read and, by a step, changed. Returns
- * EDIT_WORKER_STOP when training shall end. ret_nonfinite (may be NULL): 1 if the layer was left out as nonfinite in
- * the round just published, so that its inner state must be zeroed; told once per round. */
-int edit_worker_acquire(struct edit_worker *worker, unsigned layer, int *ret_nonfinite);
+ * EDIT_WORKER_STOP when training shall end. ret_nonfinite_round (may be NULL): the round just published if the layer was
+ * left out of it as nonfinite, so that its inner state must be zeroed; told once per round, otherwise 0. */
+int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *ret_nonfinite_round);
 /* The layer is not needed any more in this pass. */
 void edit_worker_release(struct edit_worker *worker, unsigned layer);
 /* Bracket every change of a layer's theta and inner state: a worker killed between them leaves a layer that is torn,
@@ -102,7 +102,8 @@ void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
 int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final);
 /* Time spent waiting for layers since the run began, microseconds. */
 uint64_t edit_worker_wait_us(const struct edit_worker *worker);
-/* Tells the daemon that the training loop has ended. EDIT_WORKER_UNREACHABLE if it is not there to hear it. */
+/* Tells the daemon that the training loop has ended. Makes the final offer and waits for its round if that is still to be
+ * done: an earlier worker may have died just before it. EDIT_WORKER_UNREACHABLE if the daemon is not there to hear it. */
 int edit_worker_finish(struct edit_worker *worker);
 /* Makes every running and later call that waits return EDIT_WORKER_STOP within a quarter of a second. The only
  * function that may be called from a signal handler or another thread. */

@@ -30,6 +30,7 @@ struct edit_worker {
 	bool is_attached, is_resumed, is_ready, is_finished;
 	uint64_t boundary_us;     /* monotonic, of the last step boundary */
 	_Atomic int interrupted;
+	bool has_ended;           /* the round that no step follows is complete */
 	bool is_misused;          /* a call of no result was wrong; the next step_done tells */
 	struct line error;
 };

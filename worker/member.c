@@ -127,15 +127,15 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
 static int acquire(void *arg, unsigned layer)
 {
 	struct member *member = arg;
-	int nonfinite;
-	int result = edit_worker_acquire(member->worker, layer, &nonfinite);
-	if (result || !nonfinite)
+	uint64_t nonfinite_round;
+	int result = edit_worker_acquire(member->worker, layer, &nonfinite_round);
+	if (result || !nonfinite_round)
 		return result;
 	char name[LLAMA_NAME_MAX];
 	const struct llama_config *config = llama_config_of(member->llama);
 	llama_layer_name(config, layer, name);
 	say(SAY_WARNING, "%s: was not finite and left out of round %" PRIu64 ", begins anew from the anchor", name,
-	    edit_worker_round(member->worker));
+	    nonfinite_round);
 	edit_worker_step_begin(member->worker, layer);
 	memset(edit_worker_inner(member->worker, layer), 0, INNER_FACTOR * llama_layer_size(config, layer) * sizeof(float));
 	edit_worker_step_end(member->worker, layer);
