@@ -188,8 +188,9 @@ BENCHES := worker_bench
 $(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(WORKER_LIBS)
-bench: $(addprefix $(B)/bench/,$(BENCHES))
+bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/worker.py --program $(B)/bench/worker_bench
+	@bench/overlap.py --build $(B)
 
 # ---- The demonstration -----------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ PORT = 7700
 MODEL = {"model_type": "llama", "hidden_act": "silu", "vocab_size": 256, "hidden_size": 128, "intermediate_size": 352,
          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 256,
          "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False}
-INTERVAL = 4      # steps
+INTERVAL = 2       # steps
 SETTLE_ROUNDS = 1  # after a change, not counted
 PATIENCE_S = 120
 ROUND_LINE = re.compile(r"round (\d+): .* sync ([\d.]+) ms, exposed ([\d.]+) ms, (\d+) bytes sent")
