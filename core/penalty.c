@@ -10,6 +10,12 @@ double penalty_sd(const struct detector *detector)
 	return sqrt(detector->var);
 }
 
+struct detector penalty_begin(const struct detector *detector, const struct ring_settings *settings)
+{
+	uint64_t interval = (uint64_t)settings->value[SYNC_INTERVAL];
+	return detector->interval == interval ? *detector : (struct detector){.interval = interval};
+}
+
 static double zscore(const struct detector *detector, double warmup, double norm)
 {
 	if ((double)detector->count < warmup || detector->var <= 0.0)
@@ -50,7 +56,7 @@ enum verdict penalty_judge(const struct detector *detector, const struct ring_se
 			if ((double)next.streak < settings->value[PENALTY_PATIENCE])
 				verdict = VERDICT_OUTLIER;
 			else
-				next = (struct detector){0}; /* the level itself has moved: learn it anew */
+				next = (struct detector){.interval = next.interval}; /* the level itself has moved: learn it anew */
 		}
 		if (verdict == VERDICT_ACCEPTED)
 			detector_learn(&next, warmup, settings->value[PENALTY_ALPHA], norm);

@@ -12,13 +12,18 @@
 struct detector {
 	uint64_t count;
 	double mean, var;
-	uint64_t streak; /* outliers in a row */
+	uint64_t streak;   /* outliers in a row */
+	uint64_t interval; /* sync.interval of what it has seen, local steps: with another one the level of norms is another */
 };
+
+/* What a norm is judged by: the detector as it is, or a fresh one if sync.interval has changed since. Without this, `set
+ * sync.interval` to a larger value would make outliers of everybody, and roll rounds back until patience ends. */
+struct detector penalty_begin(const struct detector *detector, const struct ring_settings *settings);
 
 /* Standard deviation, sqrt(var). */
 double penalty_sd(const struct detector *detector);
 
-/* Judges norm (>= 0, NaN or infinity). ret_next: the detector's state if the layer commits. ret_z: (norm - mean) / sd, 0
+/* Judges norm (>= 0, NaN or infinity); detector is what penalty_begin gave. ret_next: the detector's state if the layer commits. ret_z: (norm - mean) / sd, 0
  * while warming up, if var is 0, and for a nonfinite norm (which leaves the detector as it is). Returns VERDICT_ACCEPTED,
  * _OUTLIER or _NONFINITE. Settings used: alpha, threshold, warmup, patience. Formula: tests/reference/edit_reference.py. */
 enum verdict penalty_judge(const struct detector *detector, const struct ring_settings *settings, double norm,

@@ -68,12 +68,13 @@ static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us
 	buffer->layer_index = index;
 	buffer->round = layer->round + 1;
 	double norm = sqrt(vec_delta(buffer->numbers, memory->anchor, memory->theta, memory->size));
+	const struct detector detector = penalty_begin(&layer->detector, &sync->settings);
 	struct record record = {.round = layer->round + 1, .layer_index = index, .origin = sync->rank, .norm = norm,
-				.mean = layer->detector.mean, .sd = penalty_sd(&layer->detector),
+				.mean = detector.mean, .sd = penalty_sd(&detector),
 				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
 				.interval_us = sync->offer_us - sync->done_us, .exposed_us = sync->offer.exposed_us,
 				.final = sync->offer.final};
-	record.verdict = penalty_judge(&layer->detector, &sync->settings, norm, &layer->next, &record.z);
+	record.verdict = penalty_judge(&detector, &sync->settings, norm, &layer->next, &record.z);
 	if (index == 0)
 		record.change = proposals_digest(&sync->proposals, record.round);
 	layer->verdict = record.verdict;

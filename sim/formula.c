@@ -10,6 +10,8 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 {
 	const double warmup = settings->value[PENALTY_WARMUP], alpha = settings->value[PENALTY_ALPHA];
 	*ret_z = 0.0;
+	if (detector->interval != settings->value[SYNC_INTERVAL])
+		*detector = (struct formula_detector){.interval = settings->value[SYNC_INTERVAL]};
 	if (isnan(norm) || isinf(norm))
 		return VERDICT_NONFINITE;
 	if (detector->count >= warmup && detector->var > 0.0)

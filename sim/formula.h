@@ -9,6 +9,7 @@
 /* A peer's detector for one layer. All zero is the start. */
 struct formula_detector {
 	double count, mean, var, streak;
+	double interval; /* sync.interval that it has learned at */
 };
 
 /* Judges a norm and advances the detector. *ret_z: 0 where it is not defined. */

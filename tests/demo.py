@@ -253,7 +253,7 @@ class Demo:
                    "--batch", BATCH, "--context", CONTEXT, "--lr", arguments.lr, "--warmup", arguments.warmup,
                    "--seed", arguments.seed, "--run", RUN, "--threads", 1]
         if arguments.poison and name == self.names[-1]:
-            command += [f"--drill=nan@{arguments.steps // 4}", f"--drill=scale@{arguments.steps * 3 // 4}x100+2",
+            command += [f"--drill=nan@{arguments.steps // 4}", f"--drill=scale@{arguments.steps * 7 // 16}x100+2",
                         f"--drill=slow@{arguments.steps * 3 // 8}x4+{arguments.interval}"]
         return command
 

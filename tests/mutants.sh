@@ -53,6 +53,7 @@ mutant "own part added without its weight" core/vec.c 's/sum \+= block \* weight
 mutant "detector judges twice" core/round.c \
 	's/layer->detector = layer->next;/{ double z; penalty_judge(\&layer->next, \&sync->settings, sync_record_at(sync, layer->round + 1, index, sync->rank)->norm, \&layer->detector, \&z); }/'
 mutant "detector takes in its outliers" core/penalty.c 's/if \(verdict == VERDICT_ACCEPTED\)$/if (verdict != VERDICT_NONFINITE)/'
+mutant "detector outlives its interval" core/penalty.c 's/detector->interval == interval \? /true ? /'
 mutant "a NaN norm passes the test" core/penalty.c 's/if \(!isfinite\(norm\)\)/if (norm > 1e308)/'
 mutant "the threshold is never reached" core/penalty.c 's/if \(z > settings/if (z > 1e30 * settings/'
 mutant "weights are not divided by their sum" core/penalty.c 's/ret_weights\[i\] \/= sum;/ret_weights[i] *= 1.0;/'
@@ -83,7 +84,7 @@ mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->he
 mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (memory->size > 0) memory->theta[0] += 1.0f;/'
 mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss
 mutant "changes wait in a ring that is not complete" core/node.c 's/node->view\.complete \? sync_propose/true ? sync_propose/'
-mutant "a restarted member is let in again" core/view.c 's/neighbour->incarnation != 0 \&\& view->complete \? REFUSAL_RESTARTED : 0/0/'
+mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
 mutant "rolls are not said again" core/node.c 's/if \(node->view\.rolled\[rank\]\)/if (false)/'
 
 echo "mutants: $lived lived"

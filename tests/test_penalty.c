@@ -166,6 +166,27 @@ static void only_norms_above_the_mean_are_outliers(void **state)
 	assert_int_equal(next.count, 30);
 }
 
+static void another_interval_is_another_level_of_norms(void **state)
+{
+	(void)state;
+	struct ring_settings settings = ring_settings_standard();
+	const struct detector learned = {.count = 30, .mean = 1.0, .var = 0.01, .streak = 1,
+					 .interval = (uint64_t)settings.value[SYNC_INTERVAL]};
+	struct detector detector = penalty_begin(&learned, &settings), next;
+	double z;
+	assert_memory_equal(&detector, &learned, sizeof learned);
+	assert_int_equal(penalty_judge(&detector, &settings, 2.0, &next, &z), VERDICT_OUTLIER);
+
+	settings.value[SYNC_INTERVAL] *= 4;
+	detector = penalty_begin(&learned, &settings);
+	assert_int_equal(detector.count, 0);
+	assert_int_equal(penalty_judge(&detector, &settings, 2.0, &next, &z), VERDICT_ACCEPTED);
+	assert_int_equal(next.count, 1);
+	assert_near(next.mean, 2.0, 1e-15);
+	detector = penalty_begin(&next, &settings);
+	assert_memory_equal(&detector, &next, sizeof next); /* once */
+}
+
 static void weights_skip_the_rejected_even_if_their_norm_is_nan(void **state)
 {
 	(void)state;
@@ -212,6 +233,7 @@ int main(void)
 		cmocka_unit_test(judging_changes_nothing_until_it_is_stored),
 		cmocka_unit_test(nonfinite_norms_leave_the_detector_and_its_streak),
 		cmocka_unit_test(only_norms_above_the_mean_are_outliers),
+		cmocka_unit_test(another_interval_is_another_level_of_norms),
 		cmocka_unit_test(weights_skip_the_rejected_even_if_their_norm_is_nan),
 		cmocka_unit_test(weights_of_huge_norms_are_finite_and_sum_to_one),
 		cmocka_unit_test(weights_are_zero_when_nobody_is_accepted),
