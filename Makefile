@@ -39,7 +39,7 @@ LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
-SIM    := heap parcel trainee formula ledger ballot trace setup citizen mishap world
+SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mishap world
 CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.

@@ -1,6 +1,6 @@
-/* What goes wrong with whole members and roads: crash, restart, cut; and whether the others say so. */
+/* See the header. */
 
-#include "sim/stage.h"
+#include "sim/mishap.h"
 
 void mishap_plan(struct world *world)
 {

@@ -1,7 +1,8 @@
 #ifndef EDIT_SIM_STAGE_H
 #define EDIT_SIM_STAGE_H
 
-/* The inside of a world, for sim/world.c, which runs it, and sim/mishap.c, which breaks things in it. */
+/* The inside of a world, for sim/world.h, which runs it, and sim/mishap.h, which breaks things in it: its members, and what is to
+ * happen to them. */
 
 #include <inttypes.h>
 
@@ -49,22 +50,12 @@ void world_fail(struct world *world, const char *format, ...) __attribute__((for
 void world_cover(struct world *world, enum coverage what, uint64_t count);
 /* Lets something happen to a member at time_us; data is freed with free() afterwards. */
 void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data);
+/* Wakes a member's worker at time_us, or its node at its deadline, if it is not woken earlier. */
+void world_arm_work(struct world *world, uint32_t rank, uint64_t time_us);
+void world_arm_tick(struct world *world, uint32_t rank);
 /* Makes or makes again a member, which starts at start_us. */
 void world_start(struct world *world, uint32_t rank, uint64_t start_us);
 /* Rank of a neighbour. */
 uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right);
-
-/* ---- sim/mishap.c ---- */
-
-/* Draws what will go wrong with members and roads, and when. */
-void mishap_plan(struct world *world);
-/* A member stops; for good, or to come back after entry->number us (not 0). */
-void mishap_crash(struct world *world, const struct heap_entry *entry);
-/* A member comes back: another incarnation, with the state of round 0. */
-void mishap_restart(struct world *world, uint32_t rank);
-/* The road to the right (entry->item & 1), and back (& 2), swallows everything for entry->number us. */
-void mishap_cut(struct world *world, const struct heap_entry *entry);
-/* After a crash: ends the world if all others have finished or stand still and say so; looks again later otherwise. */
-void mishap_look(struct world *world);
 
 #endif

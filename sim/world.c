@@ -1,27 +1,9 @@
 /* The world's loop: takes the next thing off the heap, feeds it to a node, carries out the node's actions, has all checked. */
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/stage.h"
-
-void world_fail(struct world *world, const char *format, ...)
-{
-	va_list list;
-	if (world->over)
-		return;
-	va_start(list, format);
-	vsnprintf(world->result->reason, sizeof world->result->reason, format, list);
-	va_end(list);
-	world->result->ok = false;
-	world->over = true;
-}
-
-void world_cover(struct world *world, enum coverage what, uint64_t count)
-{
-	world->result->coverage[what] += count;
-}
+#include "sim/mishap.h"
 
 static void fold(struct world *world, uint64_t number)
 {
@@ -29,40 +11,7 @@ static void fold(struct world *world, uint64_t number)
 	world->result->hash = dice_bits(&mixer);
 }
 
-/* ---- The heap ---- */
-
-void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data)
-{
-	heap_push(&world->heap, (struct heap_entry){.time_us = u64_max(time_us, world->now_us), .kind = (int)kind,
-						    .rank = rank, .data = data});
-}
-
-/* Wakes the worker at time_us, if it is not woken earlier. */
-static void arm_work(struct world *world, uint32_t rank, uint64_t time_us)
-{
-	struct citizen *member = &world->members[rank];
-	if (time_us >= member->work_us)
-		return;
-	member->work_us = u64_max(time_us, world->now_us);
-	world_push(world, HAPPENS_WORK, rank, member->work_us, NULL);
-}
-
-static void arm_tick(struct world *world, uint32_t rank)
-{
-	struct citizen *member = &world->members[rank];
-	if (member->deadline_us >= member->tick_us)
-		return;
-	member->tick_us = u64_max(member->deadline_us, world->now_us);
-	world_push(world, HAPPENS_TICK, rank, member->tick_us, NULL);
-}
-
 /* ---- Actions ---- */
-
-uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right)
-{
-	uint32_t peers = world->config->peers;
-	return (rank + (is_right ? 1 : peers - 1)) % peers;
-}
 
 static void send_message(struct world *world, uint32_t rank, const struct action *action)
 {
@@ -95,7 +44,7 @@ static void publish_layer(struct world *world, uint32_t rank, const struct actio
 		return;
 	fold(world, hash);
 	trainee_publish(&member->trainee, action->layer_index, world->now_us);
-	arm_work(world, rank, world->now_us);
+	world_arm_work(world, rank, world->now_us);
 	uint64_t delay = dice_chance(&world->dice, 0.5) ? 0 : dice_between(&world->dice, 0, 300);
 	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
 						    .number = hash, .item = action->layer_index, .life = member->life});
@@ -124,7 +73,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 	case ACTION_PUBLISH: publish_layer(world, rank, action); break;
 	case ACTION_SCHEDULE:
 		trainee_schedule(&member->trainee, action->number);
-		arm_work(world, rank, world->now_us);
+		world_arm_work(world, rank, world->now_us);
 		break;
 	case ACTION_PAUSE:
 		member->trainee.paused = true;
@@ -134,7 +83,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 		break;
 	case ACTION_RESUME:
 		member->trainee.paused = false;
-		arm_work(world, rank, world->now_us);
+		world_arm_work(world, rank, world->now_us);
 		break;
 	case ACTION_NOTE: read_note(world, rank, &action->note); break;
 	case ACTION_CHECKPOINT: break;
@@ -192,7 +141,7 @@ static void step(struct world *world, uint32_t rank, struct event *event)
 		trace_action(world->trace, rank, world->now_us, &world->actions->list[i]);
 		carry_out(world, rank, &world->actions->list[i]);
 	}
-	arm_tick(world, rank);
+	world_arm_tick(world, rank);
 	check(world, rank);
 }
 
@@ -205,7 +154,7 @@ static void work(struct world *world, uint32_t rank)
 	struct offer offer;
 	switch (trainee_advance(&member->trainee, world->now_us, &offer)) {
 	case TRAINEE_NOTHING:
-		arm_work(world, rank, member->trainee.wake_us);
+		world_arm_work(world, rank, member->trainee.wake_us);
 		return;
 	case TRAINEE_OFFERS:
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
@@ -218,7 +167,7 @@ static void work(struct world *world, uint32_t rank)
 		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)member->trainee.position};
 		break;
 	}
-	arm_work(world, rank, world->now_us);
+	world_arm_work(world, rank, world->now_us);
 	step(world, rank, &event);
 }
 
@@ -252,7 +201,7 @@ static void tick(struct world *world, uint32_t rank)
 	if (world->members[rank].deadline_us <= world->now_us)
 		step(world, rank, &event);
 	else
-		arm_tick(world, rank);
+		world_arm_tick(world, rank);
 }
 
 /* Somebody asks for the run to go on, again and again until it does. */
@@ -303,20 +252,6 @@ static void happen(struct world *world, const struct heap_entry *entry)
 }
 
 /* ---- Begin and end ---- */
-
-void world_start(struct world *world, uint32_t rank, uint64_t start_us)
-{
-	struct citizen *member = &world->members[rank];
-	struct node_config node = {
-		.rank = rank, .member_count = world->config->peers, .incarnation = dice_bits(&world->dice) | 1,
-		.names = world->name_list, .facts = world->facts, .fact_count = 3, .heartbeat_us = HEARTBEAT_US,
-		.silence_us = SILENCE_US, .retry_us = SECOND,
-	};
-	citizen_init(member, &world->setup, world->config, &node, &world->dice);
-	member->deadline_us = start_us;
-	arm_tick(world, rank);
-	arm_work(world, rank, start_us);
-}
 
 static void init(struct world *world)
 {

@@ -3,14 +3,6 @@
 
 #include "worker/llama_model.h"
 
-void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
-			 size_t first, size_t rows)
-{
-	size_t begin = first * model->hidden;
-	rms_norm_backward(model->d_residual + begin, model->gradient[layer] + offset, model->d_normal, rstd + first,
-			  input + begin, model->theta[layer] + offset, rows, model->hidden);
-}
-
 /* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the
  * layer. */
 static void linear_backward(struct llama *model, unsigned layer, size_t offset, const float *d, size_t rows,

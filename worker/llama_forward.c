@@ -58,6 +58,14 @@ static void attend(struct llama *model, unsigned block, const struct pass *pass)
 	}
 }
 
+void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
+			 size_t first, size_t rows)
+{
+	size_t begin = first * model->hidden;
+	rms_norm_backward(model->d_residual + begin, model->gradient[layer] + offset, model->d_normal, rstd + first,
+			  input + begin, model->theta[layer] + offset, rows, model->hidden);
+}
+
 /* qkv = norm_1(input) w^T for the rows [first, first + rows) */
 static void project_qkv(struct llama *model, unsigned block, size_t first, size_t rows)
 {

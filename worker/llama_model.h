@@ -1,8 +1,8 @@
 #ifndef EDIT_WORKER_LLAMA_MODEL_H
 #define EDIT_WORKER_LLAMA_MODEL_H
 
-/* Inside of struct llama, for the files that implement worker/llama.h: llama.c (memory), llama_forward.c,
- * llama_backward.c, llama_generate.c. All arrays are float32, row-major, parts of one block; `rows` is batch x time,
+/* Inside of struct llama, for the files that implement worker/llama.h: llama.c (memory), llama_forward.c
+ * (also generation) and llama_backward.c. All arrays are float32, row-major, parts of one block; `rows` is batch x time,
  * a row is one token. */
 
 #include "worker/attention.h"
@@ -75,8 +75,7 @@ static inline const uint32_t *pass_token(const struct pass *pass, size_t row)
 }
 
 /* d_residual += gradient through a norm, for the rows from first on. input: the norm's, [rows, hidden] and rstd
- * [rows] of the whole pass; its weights lie at offset in the layer; d_normal holds the gradient to its result. In
- * llama_backward.c. */
+ * [rows] of the whole pass; its weights lie at offset in the layer; d_normal holds the gradient to its result. */
 void llama_norm_backward(struct llama *model, unsigned layer, size_t offset, const float *rstd, const float *input,
 			 size_t first, size_t rows);
 
