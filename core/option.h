@@ -8,11 +8,16 @@
 
 #include "core/base.h"
 
-/* id, name, type (COUNT: a whole number, REAL, BYTES: whole bytes, multiple of 4), unit, default, low, high, help */
+/* id, name, type (COUNT: a whole number, REAL, BYTES: whole bytes, multiple of 4, CHOICE: index into the choices, which the unit
+ * lists), unit, default, low, high, help */
 #define RING_SETTINGS(X)                                                                                               \
+	X(METHOD, "method", CHOICE, METHOD_NAMES, 0, 0, METHOD_COUNT - 1,                                              \
+	  "preset: how the outer optimiser, the penalty and the overlap work together; sets them all") \
 	X(SYNC_INTERVAL, "sync.interval", COUNT, "steps", 128, 1, 1e9, "local steps between two rounds")                   \
 	X(SYNC_PREFETCH, "sync.prefetch", COUNT, "layers", 2, 0, 64,                                                       \
 	  "layers on the ring ahead of the worker; 0: only the one that it waits for")                                                   \
+	X(SYNC_OVERLAP, "sync.overlap", CHOICE, "none|forward", 1, 0, 1,                                                   \
+	  "what the worker does during a round: waits for all layers, or computes with those that are done")               \
 	X(OUTER_LR, "outer.lr", REAL, "", 0.8, 0, 10, "learning rate of the outer optimiser (SGD with Nesterov momentum)") \
 	X(OUTER_MOMENTUM, "outer.momentum", REAL, "", 0.85, 0, 0.9999, "momentum of the outer optimiser")                  \
 	X(PENALTY_ALPHA, "penalty.alpha", REAL, "", 0.02, 1e-6, 1, "weight of a new norm in the detector's mean and variance") \
@@ -25,6 +30,30 @@
 	X(WIRE_CHUNK, "wire.chunk", BYTES, "bytes", 262144, 64, 4194304, "largest payload of one frame on the ring")       \
 	X(WIRE_WINDOW, "wire.window", BYTES, "bytes", 4194304, 1024, 1073741824,                                           \
 	  "payload sent to the right neighbour and not yet acknowledged")
+
+/* Methods: presets of the settings below, taken as a whole. 1e30 switches off: no norm is an outlier, weights are equal to the
+ * bit, nothing is clipped. What is not finite is left out by every method.
+ *   edit       arXiv 2412.07210: the outer optimiser, the pseudo-gradient penalty, layer by layer in the forward pass
+ *   diloco     arXiv 2311.08105: uniform mean, its outer learning rate and momentum, all layers at once
+ *   local-sgd  arXiv 1808.07217: the parameters' mean, all layers at once
+ *
+ * id, name, sync.overlap, outer.lr, outer.momentum, penalty.threshold, penalty.temperature, penalty.clip */
+#define METHODS(X)                                                                                                     \
+	X(METHOD_EDIT, "edit", OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                                       \
+	X(METHOD_DILOCO, "diloco", OVERLAP_NONE, 0.7, 0.9, 1e30, 1e30, 1e30)                                               \
+	X(METHOD_LOCAL_SGD, "local-sgd", OVERLAP_NONE, 1, 0, 1e30, 1e30, 1e30)
+
+#define METHOD_NAME(id, name, ...) "|" name
+#define METHOD_NAMES (&METHODS(METHOD_NAME)[1])
+
+enum method {
+#define X(id, name, overlap, lr, momentum, threshold, temperature, clip) id,
+	METHODS(X)
+#undef X
+	METHOD_COUNT
+};
+
+enum overlap { OVERLAP_NONE, OVERLAP_FORWARD };
 
 enum ring_setting {
 #define X(id, name, type, unit, standard, low, high, help) id,
@@ -47,6 +76,24 @@ static inline struct ring_settings ring_settings_standard(void)
 #undef X
 	}};
 	return settings;
+}
+
+/* Whether the method presets a setting, and its value there. */
+static inline bool method_presets(enum method method, enum ring_setting setting, double *ret_value)
+{
+	static const enum ring_setting settings[] = {SYNC_OVERLAP, OUTER_LR, OUTER_MOMENTUM, PENALTY_THRESHOLD,
+						     PENALTY_TEMPERATURE, PENALTY_CLIP};
+	static const double values[METHOD_COUNT][sizeof settings / sizeof settings[0]] = {
+#define X(id, name, ...) {__VA_ARGS__},
+		METHODS(X)
+#undef X
+	};
+	for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+		if (settings[i] == setting) {
+			*ret_value = values[method][i];
+			return true;
+		}
+	return false;
 }
 
 #endif

@@ -85,13 +85,21 @@ static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us
 
 /* ---- The first layer's scalars: what all members agree on ---- */
 
+static void set(struct sync *sync, enum ring_setting setting, double value)
+{
+	sync->next_settings.value[setting] = value;
+	sync->next_setting_round[setting] = sync->round + 1;
+	for (enum ring_setting preset = 0; setting == METHOD && preset < RING_SETTING_COUNT; preset++) {
+		double preset_value;
+		if (method_presets((enum method)value, preset, &preset_value))
+			set(sync, preset, preset_value);
+	}
+}
+
 static void take(struct sync *sync, const struct change *change, struct actions *actions)
 {
 	switch (change->kind) {
-	case CHANGE_SET:
-		sync->next_settings.value[change->setting] = change->value;
-		sync->next_setting_round[change->setting] = sync->round + 1;
-		break;
+	case CHANGE_SET: set(sync, (enum ring_setting)change->setting, change->value); break;
 	case CHANGE_PAUSE:
 		if (!sync->paused)
 			actions_add(actions, ACTION_PAUSE);

@@ -112,12 +112,14 @@ static bool value_is_valid(uint32_t id, double value)
 #define COUNT 1
 #define BYTES 1
 #define REAL 0
+#define CHOICE 1
 #define X(name, text, type, unit, standard, low, high, help) {low, high, type},
 		RING_SETTINGS(X)
 #undef X
 #undef COUNT
 #undef BYTES
 #undef REAL
+#undef CHOICE
 	};
 	if (id >= RING_SETTING_COUNT || !(value >= range[id].low && value <= range[id].high))
 		return false;

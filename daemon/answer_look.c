@@ -184,7 +184,7 @@ static Edit__Control__Setting *make_setting(struct answer *answer, size_t index)
 	setting->value = answer_text(answer, config_text(&daemon->config, index));
 	setting->unit = answer_text(answer, row->unit);
 	setting->scope = answer_text(answer, row->is_ring ? "ring" : "node");
-	setting->standard = answer_text(answer, row->standard);
+	setting->standard = answer_text(answer, setting_standard(index).text);
 	setting->help = answer_text(answer, row->help);
 	if (row->is_ring && daemon->driver.node) {
 		setting->value = answer_text(

@@ -24,6 +24,7 @@ struct reader {
 	const char *path;
 	int line_number;                /* of the line read last */
 	bool is_set[SETTING_END];       /* in this file */
+	bool *is_given;                 /* [SETTING_END] in any file */
 	bool has_members;               /* this file has begun its list */
 	int error;
 	struct line *why;
@@ -101,7 +102,7 @@ static int take_setting(struct reader *reader, const char *section, const char *
 	struct line name, why = {""};
 	size_t index;
 	struct setting_value parsed;
-	line_fail(&name, EDIT_ERROR_INVALID, "%s.%s", section, key);
+	line_fail(&name, EDIT_ERROR_INVALID, "%s%s%s", section, section[0] ? "." : "", key);
 	int error = setting_find(name.text, &index, &why);
 	if (!error)
 		error = setting_parse(index, value, &parsed, &why);
@@ -111,9 +112,19 @@ static int take_setting(struct reader *reader, const char *section, const char *
 		line_fail(&why, EDIT_ERROR_INVALID, "%.200s: given twice in this file", name.text);
 		return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
 	}
-	reader->is_set[index] = true;
+	reader->is_set[index] = reader->is_given[index] = true;
 	reader->config->values[index] = parsed;
 	return 1;
+}
+
+/* What the method presets holds unless a file says otherwise, wherever it says so. */
+static void take_method(struct config *config, const bool *is_given)
+{
+	for (enum ring_setting i = 0; i < RING_SETTING_COUNT; i++) {
+		struct setting_value *value = &config->values[i];
+		if (!is_given[i] && method_presets((enum method)config->values[METHOD].number, i, &value->number))
+			setting_format(i, value->number, value->text);
+	}
 }
 
 static bool section_is_known(const char *section)
@@ -133,11 +144,11 @@ static int take(void *user, const char *section, const char *key, const char *va
 		return 0;
 	if (strcmp(section, "members") == 0)
 		return take_member(reader, key, value);
-	if (section[0] == 0) {
+	if (section[0] == 0 && strcmp(key, setting_at(METHOD)->name) != 0) {
 		line_fail(&why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
 		return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
 	}
-	if (!section_is_known(section)) {
+	if (section[0] != 0 && !section_is_known(section)) {
 		line_fail(&why, EDIT_ERROR_INVALID,
 			  "[%s]: unknown section, expected node, sync, outer, penalty, wire, checkpoint or members",
 			  section);
@@ -146,9 +157,9 @@ static int take(void *user, const char *section, const char *key, const char *va
 	return take_setting(reader, section, key, value);
 }
 
-static int read_file(struct config *config, const char *path, struct line *why)
+static int read_file(struct config *config, bool *is_given, const char *path, struct line *why)
 {
-	struct reader reader = {.config = config, .path = path, .why = why};
+	struct reader reader = {.config = config, .path = path, .is_given = is_given, .why = why};
 	reader.file = fopen(path, "re");
 	if (!reader.file)
 		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
@@ -184,7 +195,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int read_drop_ins(struct config *config, const char *file, struct line *why)
+static int read_drop_ins(struct config *config, bool *is_given, const char *file, struct line *why)
 {
 	char path[4096];
 	struct dirent **entries = NULL;
@@ -198,7 +209,7 @@ static int read_drop_ins(struct config *config, const char *file, struct line *w
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof path, "%s.d/%s", file, entries[i]->d_name);
 		if (!error)
-			error = read_file(config, path, why);
+			error = read_file(config, is_given, path, why);
 		free(entries[i]);
 	}
 	free(entries);
@@ -286,6 +297,7 @@ int config_open(const char *file, struct config *ret_config, struct line *why)
 	/* The config is wide, and listen may point into it: filled in place, and emptied again on failure. */
 	struct config *config = ret_config;
 	struct config before = *ret_config;
+	bool is_given[SETTING_END] = {false};
 	memset(config, 0, sizeof *config);
 	for (size_t i = 0; i < SETTING_END; i++)
 		config->values[i] = setting_standard(i);
@@ -293,9 +305,11 @@ int config_open(const char *file, struct config *ret_config, struct line *why)
 	config->addresses = calloc(MEMBER_COUNT_MAX, sizeof *config->addresses);
 	int error = config->names && config->addresses ? 0 : line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
 	if (!error)
-		error = read_file(config, file, why);
+		error = read_file(config, is_given, file, why);
 	if (!error)
-		error = read_drop_ins(config, file, why);
+		error = read_drop_ins(config, is_given, file, why);
+	if (!error)
+		take_method(config, is_given);
 	if (!error)
 		error = check_whole(config, file, why);
 	if (error) {

@@ -184,6 +184,13 @@ static void publish(struct driver *driver, const struct action *action)
 	driver->hash_queue[driver->hash_count++] = action->layer_index;
 }
 
+/* How the worker is to treat a round, by the settings in force. */
+static void tell_overlap(struct driver *driver)
+{
+	bool is_whole = driver->record.settings.value[SYNC_OVERLAP] == OVERLAP_NONE;
+	atomic_store(&driver->run->segment.header->whole, is_whole);
+}
+
 static void schedule(struct driver *driver, uint64_t steps)
 {
 	struct segment_header *header = driver->run->segment.header;
@@ -249,6 +256,7 @@ static void complete_round(struct driver *driver, const struct node_status *stat
 	record->offer_wait_us = driver->offer.wait_us;
 	record->sync_us += status->sync_us;
 	state_commit_run(&driver->run->state, record);
+	tell_overlap(driver);
 	driver->is_offer_open = false;
 	keep_round(driver, status);
 }
@@ -431,6 +439,7 @@ static void prepare_worker(struct driver *driver)
 	struct segment_header *header = driver->run->segment.header;
 	atomic_store(&header->paused, 0);
 	atomic_store(&header->round, driver->record.round);
+	tell_overlap(driver);
 	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0)
 		schedule(driver, (uint64_t)driver->record.settings.value[SYNC_INTERVAL]);
 	driver->must_ring = true;

@@ -56,6 +56,7 @@ struct segment_header {
 	_Atomic uint64_t round;  /* completed rounds */
 	_Atomic uint32_t paused; /* not 0: do not begin another step */
 	_Atomic uint32_t stop;   /* not 0: leave the training loop */
+	_Atomic uint32_t whole;  /* not 0: compute with no layer before all are published (sync.overlap = none) */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */

@@ -197,8 +197,12 @@ int setting_parse(size_t index, const char *text, struct setting_value *ret_valu
 
 struct setting_value setting_standard(size_t index)
 {
+	const struct setting *setting = setting_at(index);
 	struct setting_value value = {0};
-	CHECK(setting_parse(index, setting_at(index)->standard, &value, NULL) == 0);
+	char word[SETTING_TEXT_MAX + 1];
+	bool is_index = setting->is_ring && setting->type == SETTING_CHOICE;
+	const char *text = is_index ? setting_format(index, strtod(setting->standard, NULL), word) : setting->standard;
+	CHECK(setting_parse(index, text, &value, NULL) == 0);
 	return value;
 }
 

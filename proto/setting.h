@@ -61,7 +61,7 @@ struct setting {
 	enum setting_type type;
 	bool is_ring;            /* scope ring; else node */
 	const char *unit;        /* CHOICE: the choices */
-	const char *standard;    /* default, as text */
+	const char *standard;    /* default, as text; CHOICE of the ring: its index (setting_standard has the word) */
 	double low, high;
 	const char *help;
 };

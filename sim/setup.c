@@ -57,6 +57,8 @@ static struct ring_settings draw_settings(struct dice *dice)
 	value[PENALTY_TEMPERATURE] = 0.05 + 2.0 * dice_unit(dice);
 	value[PENALTY_CLIP] = dice_chance(dice, 0.5) ? 10.0 : 0.05 + dice_unit(dice);
 	value[WIRE_CHUNK] = (double)(4 * dice_magnitude(dice, 16, 256));
+	value[SYNC_OVERLAP] = dice_chance(dice, 0.7);
+	value[METHOD] = (double)dice_between(dice, 0, METHOD_COUNT - 1);
 	value[WIRE_WINDOW] = (double)dice_magnitude(dice, 1024, 65536);
 	return settings;
 }

@@ -22,11 +22,22 @@ void trainee_fini(struct trainee *trainee)
 	trainee->held = NULL;
 }
 
+/* Layer that the forward pass waits for; layer_count: none. */
+static size_t awaited(const struct trainee *trainee)
+{
+	size_t count = trainee->config.layer_count;
+	for (size_t l = count; trainee->whole && l-- > 0;)
+		if (!trainee->held[l])
+			return l;
+	return trainee->position < count && !trainee->held[trainee->position] ? trainee->position : count;
+}
+
 void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_us)
 {
 	CHECK(!trainee->held[layer_index]);
+	bool is_waiting = trainee->place == TRAINEE_FORWARD && awaited(trainee) < trainee->config.layer_count;
 	trainee->held[layer_index] = true;
-	if (trainee->place == TRAINEE_FORWARD && trainee->position == layer_index && trainee->clock_us < now_us) {
+	if (is_waiting && awaited(trainee) == trainee->config.layer_count && trainee->clock_us < now_us) {
 		trainee->exposed_us += now_us - trainee->clock_us;
 		trainee->clock_us = now_us;
 	}
@@ -99,16 +110,15 @@ static void begin_forward(struct trainee *trainee, uint64_t now_us)
 	trainee->place = TRAINEE_FORWARD;
 	trainee->position = 0;
 	trainee->clock_us = now_us;
-	trainee->wanted = false;
+	trainee->wants = trainee->config.layer_count;
 }
 
 /* true: the forward pass has reached the end; otherwise it waits for a layer, or is not there yet. */
 static bool go_forward(struct trainee *trainee, uint64_t now_us)
 {
-	while (trainee->position < trainee->config.layer_count && trainee->held[trainee->position]) {
+	while (trainee->position < trainee->config.layer_count && awaited(trainee) == trainee->config.layer_count) {
 		trainee->clock_us += is_final(trainee) ? 0 : trainee->layer_us;
 		trainee->position++;
-		trainee->wanted = false;
 	}
 	trainee->wake_us = trainee->clock_us > now_us ? trainee->clock_us : UINT64_MAX;
 	return trainee->position == trainee->config.layer_count;
@@ -148,8 +158,8 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 			}
 			trainee->place = TRAINEE_BACKWARD;
 			trainee->wake_us = trainee->clock_us + trainee->backward_us;
-		} else if (trainee->clock_us <= now_us && !trainee->wanted) {
-			trainee->wanted = true;
+		} else if (trainee->clock_us <= now_us && trainee->wants != awaited(trainee)) {
+			trainee->wants = awaited(trainee);
 			return TRAINEE_WANTS;
 		}
 	}

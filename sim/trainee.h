@@ -33,7 +33,8 @@ struct trainee {
 	uint64_t clock_us;   /* when it reached it */
 	uint64_t wake_us;    /* when trainee_advance has something to do; UINT64_MAX: when told something */
 	uint64_t layer_us, backward_us; /* of the present step */
-	bool wanted;         /* the wait for layer `position` has been told */
+	bool whole;          /* goes on with all layers only: sync.overlap = none */
+	size_t wants;        /* layer that the wait has been told for; layer_count: none */
 	uint64_t steps;      /* since the last offer */
 	uint64_t schedule;   /* steps after which to offer; UINT64_MAX: not told yet */
 	uint64_t offers;
@@ -45,7 +46,7 @@ struct trainee {
 enum trainee_deed {
 	TRAINEE_NOTHING, /* until wake_us, or until told something */
 	TRAINEE_OFFERS,  /* *ret_offer is filled in; ask again */
-	TRAINEE_WANTS    /* layer `position`; ask again */
+	TRAINEE_WANTS    /* layer `wants`; ask again */
 };
 
 /* A trainee at its first boundary; takes memory. */

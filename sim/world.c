@@ -152,6 +152,7 @@ static void work(struct world *world, uint32_t rank)
 	struct citizen *member = &world->members[rank];
 	struct event event = {0};
 	struct offer offer;
+	member->trainee.whole = node_settings(member->node)->value[SYNC_OVERLAP] == OVERLAP_NONE;
 	switch (trainee_advance(&member->trainee, world->now_us, &offer)) {
 	case TRAINEE_NOTHING:
 		world_arm_work(world, rank, member->trainee.wake_us);
@@ -164,7 +165,7 @@ static void work(struct world *world, uint32_t rank)
 		}
 		break;
 	case TRAINEE_WANTS:
-		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)member->trainee.position};
+		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)member->trainee.wants};
 		break;
 	}
 	world_arm_work(world, rank, world->now_us);

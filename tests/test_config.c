@@ -82,6 +82,30 @@ static void drop_ins_follow_in_order_and_win(void **state)
 	scratch_unlink("editd.conf.d/30-members.conf");
 }
 
+static void method_presets_what_no_file_gives(void **state)
+{
+	(void)state;
+	struct config config;
+	mkdir(scratch_path("editd.conf.d"), 0700);
+	const char *method = "method = diloco\n";
+	scratch_write("editd.conf.d/method.conf", method, strlen(method));
+	assert_int_equal(read_text("[node]\nname = a\n[outer]\nlr = 0.25\n" MEMBERS, &config), 0);
+	scratch_unlink("editd.conf.d/method.conf");
+	struct ring_settings ring = config_ring(&config), standard = ring_settings_standard();
+	double preset;
+	assert_true(ring.value[METHOD] == METHOD_DILOCO);
+	for (enum ring_setting i = 0; i < RING_SETTING_COUNT; i++) {
+		if (i == METHOD)
+			continue;
+		if (!method_presets(METHOD_DILOCO, i, &preset))
+			preset = standard.value[i];
+		assert_true(ring.value[i] == (i == OUTER_LR ? 0.25 : preset));
+	}
+	assert_string_equal(config_text(&config, SYNC_OVERLAP), "none");
+	config_close(&config);
+	refuses("method = sgd\n", EDIT_ERROR_INVALID, ":1: method: \"sgd\" does not fit, expected one of edit diloco local-sgd");
+}
+
 static void unknown_names_are_refused_with_file_and_line(void **state)
 {
 	(void)state;
@@ -164,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(settings_and_members_are_taken),
 		cmocka_unit_test(drop_ins_follow_in_order_and_win),
+		cmocka_unit_test(method_presets_what_no_file_gives),
 		cmocka_unit_test(unknown_names_are_refused_with_file_and_line),
 		cmocka_unit_test(values_out_of_range_are_refused_with_the_range),
 		cmocka_unit_test(lines_that_are_no_settings_are_refused),

@@ -240,6 +240,26 @@ static void layer_in_flight_is_waited_for_and_wanted_once(void **state)
 	assert_int_equal(atomic_load(&end.wants[2]), 1);
 }
 
+static void first_layer_waits_for_all_if_the_round_is_whole(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_begin(end.socket_path);
+	atomic_store(&end.segment.header->whole, 1);
+	must(worker, worker_step(worker, 0, 0));
+	atomic_store(&end.hold_layer, 2);
+	must(worker, worker_step(worker, 0, 0));
+	pthread_t helper;
+	pthread_create(&helper, NULL, release_later, NULL);
+	uint64_t before = edit_worker_wait_us(worker);
+	must(worker, edit_worker_acquire(worker, 0, NULL));
+	pthread_join(helper, NULL);
+	assert_true(edit_worker_wait_us(worker) - before >= 100000);
+	assert_true(edit_worker_theta(worker, 2)[0] == 11);
+	edit_worker_free(worker);
+	worker_end_await(&end.losses, 1);
+	assert_int_equal(atomic_load(&end.wants[2]), 1); /* and so all before it, at once */
+}
+
 static void nonfinite_verdict_is_told_once_per_round(void **state)
 {
 	(void)state;
@@ -443,6 +463,7 @@ int main(void)
 		END_TEST(calls_out_of_order_are_invalid),
 		END_TEST(rounds_change_theta_and_count),
 		END_TEST(layer_in_flight_is_waited_for_and_wanted_once),
+		END_TEST(first_layer_waits_for_all_if_the_round_is_whole),
 		END_TEST(nonfinite_verdict_is_told_once_per_round),
 		END_TEST(paused_worker_ends_its_step_and_waits),
 		END_TEST(stopped_worker_leaves_its_loop),

@@ -180,6 +180,59 @@ static void change_is_taken_by_all_after_the_same_round(void **state)
 	lab_free(lab);
 }
 
+static void method_sets_all_that_it_presets_after_one_round(void **state)
+{
+	(void)state;
+	const size_t size = 50;
+	struct lab *lab = lab_new(3, &size, 1, NULL, NULL, 0);
+	lab_gather(lab);
+	lab_event(lab, 2, set_event(METHOD, METHOD_LOCAL_SGD, 0));
+	lab_event(lab, 2, set_event(PENALTY_CLIP, 5, 0)); /* later in the same round: wins */
+	offer_all(lab, false);
+	for (size_t n = 0; n < 3; n++)
+		for (enum ring_setting i = 0; i < RING_SETTING_COUNT; i++) {
+			double preset, value = node_settings(lab->members[n].node)->value[i];
+			if (i == PENALTY_CLIP)
+				assert_true(value == 5);
+			else if (i == METHOD)
+				assert_true(value == METHOD_LOCAL_SGD);
+			else if (method_presets(METHOD_LOCAL_SGD, i, &preset))
+				assert_true(value == preset);
+			else
+				assert_true(value == ring_settings_standard().value[i]);
+		}
+	lab_free(lab);
+}
+
+/* The anchor becomes the mean of the members' parameters, whatever their norms. */
+static void local_sgd_is_the_parameters_mean(void **state)
+{
+	(void)state;
+	const size_t size = 7;
+	struct ring_settings settings = ring_settings_standard();
+	for (enum ring_setting i = 0; i < RING_SETTING_COUNT; i++)
+		method_presets(METHOD_LOCAL_SGD, i, &settings.value[i]);
+	struct lab *lab = lab_new(4, &size, 1, &settings, NULL, 0);
+	lab_gather(lab);
+	for (int round = 0; round < 30; round++) {
+		for (size_t i = 0; i < size; i++) {
+			const float before = lab->members[0].layers[0].anchor[i];
+			for (size_t n = 0; n < 4; n++) /* one goes a hundred times as far as the others */
+				lab->members[n].layers[0].theta[i] = before + (n == 3 ? 100.0f : 1.0f) * (float)(i + 1);
+		}
+		float expected[7];
+		for (size_t i = 0; i < size; i++)
+			expected[i] = lab->members[0].layers[0].anchor[i] + 103.0f / 4.0f * (float)(i + 1);
+		offer_all(lab, false);
+		for (size_t n = 0; n < 4; n++)
+			for (size_t i = 0; i < size; i++) {
+				assert_true(node_weight(lab->members[n].node, 0, (uint32_t)n) == 0.25);
+				assert_true(fabsf(lab->members[n].layers[0].anchor[i] - expected[i]) <= 1e-6f * expected[i]);
+			}
+	}
+	lab_free(lab);
+}
+
 /* One that waited in a member alone could be lost with a neighbour's restart, and would then hold up all others for ever. */
 static void change_is_refused_until_the_ring_is_complete(void **state)
 {
@@ -472,6 +525,8 @@ int main(void)
 		cmocka_unit_test(rings_of_1_to_64_members_keep_equal_anchors),
 		cmocka_unit_test(node_alone_takes_outer_steps_from_its_own_pseudo_gradient),
 		cmocka_unit_test(change_is_taken_by_all_after_the_same_round),
+		cmocka_unit_test(method_sets_all_that_it_presets_after_one_round),
+		cmocka_unit_test(local_sgd_is_the_parameters_mean),
 		cmocka_unit_test(change_is_refused_until_the_ring_is_complete),
 		cmocka_unit_test(change_bound_to_a_round_is_taken_after_exactly_it),
 		cmocka_unit_test(change_not_held_by_all_before_its_round_is_dropped_by_all),

@@ -296,7 +296,13 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *re
 {
 	if (!has_layer(worker, layer))
 		return invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
-	int result = link_is_stopped(worker) ? EDIT_WORKER_STOP : layer_wait(worker, layer);
+	int result = link_is_stopped(worker) ? EDIT_WORKER_STOP : EDIT_WORKER_OK;
+	/* The last one first, so that the daemon hears at once that all are wanted. */
+	if (atomic_load_explicit(&worker->segment.header->whole, memory_order_acquire))
+		for (unsigned i = (unsigned)worker->segment.layer_count; !result && i-- > 0;)
+			result = layer_wait(worker, i);
+	if (!result)
+		result = layer_wait(worker, layer);
 	if (result)
 		return result;
 	const struct segment_layer *words = &worker->segment.layers[layer];
