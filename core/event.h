@@ -11,6 +11,7 @@
 
 enum {
 	PROTOCOL_VERSION = 1,
+	VIEW_NUMBER = 1,       /* of the one view that there is: the list of the config */
 	FACT_COUNT_MAX = 8192, /* facts of one hello */
 	FACT_TEXT_MAX = 255,   /* bytes of a fact's key or value, without the final 0 */
 	SUSPECT_COUNT_MAX = 8, /* members that one heartbeat can name as down */
@@ -143,7 +144,7 @@ struct message {
 	uint32_t from;        /* rank of the sender (the neighbour, not the origin) */
 	uint64_t incarnation; /* of the sender: random id of this start of the daemon */
 	uint64_t receiver;    /* incarnation of the receiver whose hello the sender has accepted; 0: none */
-	uint64_t view;        /* 1 */
+	uint64_t view;        /* VIEW_NUMBER; frames of another are dropped */
 	uint64_t sequence;    /* ring stream: number of the frame on this link, from 0 */
 	union {
 		struct hello hello;
@@ -226,7 +227,6 @@ enum action_kind {
 	X(NOTE_CHANGE_HERE, 6, "change {a}: proposed here")                                                               \
 	X(NOTE_CHANGE_REFUSED, 4, "change refused ({error})")                                                              \
 	X(NOTE_STALLED, 4, "round {round}: stalled for {a} ms, waiting for peer {peer}")                                   \
-	X(NOTE_GAP, 6, "peer {peer}: frames lost, sending again from {a}")                                                 \
 	X(NOTE_FINISHED, 5, "run finished after round {round}")
 
 enum note_code {

@@ -88,7 +88,7 @@ static void send(struct node *node, uint32_t to, const struct message *message, 
 	action->message.from = node->config.rank;
 	action->message.incarnation = node->config.incarnation;
 	action->message.receiver = neighbour != NULL ? neighbour->incarnation : 0;
-	action->message.view = 1;
+	action->message.view = VIEW_NUMBER;
 }
 
 static void send_hello(struct node *node, const struct neighbour *to, struct actions *actions)
@@ -274,7 +274,7 @@ static void take_message(struct node *node, const struct message *message, struc
 	}
 	bool is_for_us = message->receiver == node->config.incarnation;
 	struct neighbour *from = view_neighbour(&node->view, message->from);
-	if (from == NULL || !view_is_known(from, message->incarnation)) {
+	if (from == NULL || !view_is_known(from, message->incarnation) || message->view != VIEW_NUMBER) {
 		node->dropped++;
 		return;
 	}

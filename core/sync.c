@@ -206,7 +206,7 @@ uint32_t sync_waits_for(const struct sync *sync)
 
 void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message)
 {
-	*ret_message = (struct message){.kind = frame->kind, .view = 1};
+	*ret_message = (struct message){.kind = frame->kind, .view = VIEW_NUMBER};
 	switch (frame->kind) {
 	case MESSAGE_RECORD:
 		ret_message->record = *sync_record_at(sync, frame->round, frame->layer_index, frame->origin);

@@ -81,6 +81,23 @@ static void second_live_daemon_of_one_name_is_refused_and_the_first_unaffected(v
 	assert_false(view_is_known(view_neighbour(&f->view, 0), 7));
 }
 
+static void five_starts_of_one_name_are_one_neighbour(void **state)
+{
+	struct fixture *f = *state;
+	struct refuse refuse;
+	uint64_t now_us = 0;
+	for (uint64_t incarnation = 10; incarnation < 15; incarnation++, now_us += 4000) {
+		assert_int_equal(say_hello(&f->view, 0, "a", incarnation, now_us, facts, 2, &refuse), 0);
+		assert_int_equal(f->view.side_count, 2);
+		for (uint64_t other = 10; other < 15; other++)
+			assert_int_equal(view_is_known(view_neighbour(&f->view, 0), other), other == incarnation);
+		assert_int_equal(say_hello(&f->view, 0, "a", incarnation - 1, now_us + 1, facts, 2, &refuse), EDIT_ERROR_REFUSED);
+	}
+	assert_int_equal(say_hello(&f->view, 2, "c", 20, now_us, facts, 2, &refuse), 0);
+	view_neighbour(&f->view, 0)->accepts_us = view_neighbour(&f->view, 2)->accepts_us = true;
+	assert_true(view_is_joined(&f->view));
+}
+
 static void restart_in_mid_run_is_not_taken_back(void **state)
 {
 	struct fixture *f = *state;
@@ -169,6 +186,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(hello_with_missing_or_further_facts_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(second_live_daemon_of_one_name_is_refused_and_the_first_unaffected, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(five_starts_of_one_name_are_one_neighbour, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(restart_in_mid_run_is_not_taken_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(rumour_of_a_death_is_told_to_the_other_side_only, set_up, tear_down),
 		cmocka_unit_test(proposals_digest_ignores_order_and_names_the_set),
