@@ -218,7 +218,10 @@ static int put_in_place(const struct checkpoint *checkpoint, const char *config,
 	join(path, sizeof path, checkpoint->aside, "manifest.json");
 	if (!error)
 		error = folder_write(path, manifest, strlen(manifest));
-	return error ? error : folder_put(checkpoint->aside, checkpoint->place);
+	if (error)
+		return error;
+	folder_date(checkpoint->folder, checkpoint->aside);
+	return folder_put(checkpoint->aside, checkpoint->place);
 }
 
 /* All numbers are on their way: the small files, the name, and room for the next one. */

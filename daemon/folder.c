@@ -153,6 +153,22 @@ static size_t list(const char *checkpoints, struct found **ret_list)
 	return count;
 }
 
+void folder_date(const char *checkpoints, const char *aside)
+{
+	struct found *all;
+	char path[PATH_MAX];
+	struct stat about;
+	snprintf(path, sizeof path, "%s/manifest.json", aside);
+	if (list(checkpoints, &all) > 0 && stat(path, &about) == 0) {
+		const struct timespec *own = &about.st_mtim, *last = &all[0].time;
+		/* A whole second, because there are file systems that keep no less. */
+		struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = last->tv_sec + 1, .tv_nsec = last->tv_nsec}};
+		if (own->tv_sec < last->tv_sec || (own->tv_sec == last->tv_sec && own->tv_nsec <= last->tv_nsec))
+			utimensat(AT_FDCWD, path, times, 0);
+	}
+	free(all);
+}
+
 void folder_newest(const char *checkpoints, char *path, size_t size)
 {
 	struct found *all;

@@ -14,6 +14,9 @@ int folder_write(const char *path, const void *bytes, size_t size_bytes);
 /* Gives the folder aside the name place (same parent) and syncs; a folder of that name is replaced at one blow and
  * removed. 0 or EDIT_ERROR_SYSTEM: place is as it was. */
 int folder_put(const char *aside, const char *place);
+/* Sees to it that the checkpoint aside, its files written, is younger than all in the folder checkpoints, also if the clock has
+ * been set back since these were written: "newest by time" below then means the last one written. */
+void folder_date(const char *checkpoints, const char *aside);
 /* Removes a folder and the files in it; what cannot be removed is left. */
 void folder_remove(const char *path);
 /* Removes half-written folders of an earlier daemon from the folder of checkpoints. */

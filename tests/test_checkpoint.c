@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,55 +15,30 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "daemon/checkpoint.h"
+#include "tests/owned_run.h"
 #include "tests/scratch.h"
 
 enum { SIZE = 3 << 20 }; /* elements: three slices */
 
-static struct config config;
-static struct run run;
-static struct line why;
+static struct owned_run owned;
+static const struct config *config = &owned.config;
+static struct run *run = &owned.run;
 
 static int make_run(void **state)
 {
-	char text[2048];
-	if (scratch_make(state) != 0)
-		return -1;
-	snprintf(text, sizeof text,
-		 "[node]\nname = a\nruntime_dir = %s\nstate_dir = %s\n[checkpoint]\nkeep = 2\n[members]\na = tcp://127.0.0.1:7001\n",
-		 scratch_path(""), scratch_path(""));
-	if (config_open(scratch_write("editd.conf", text, strlen(text)), &config, &why) != 0)
-		return -1;
-
-	struct description description;
-	uint64_t dims[2] = {1024, SIZE / 1024}, small = 3;
-	description_init(&description);
-	description_add_layer(&description, "first", &why);
-	description_add_tensor(&description, "first.weight", dims, 2, &why);
-	description_add_layer(&description, "second", &why);
-	description_add_tensor(&description, "second.weight", &small, 1, &why);
-	description_set_config(&description, "{\"hidden_size\": 1}", &why);
-	size_t bytes = description_bytes(&description);
-	void *encoded = malloc(bytes);
-	description_encode(&description, encoded);
-	description_fini(&description);
-
-	run_init(&run, &config);
-	int error = run_attach(&run, encoded, bytes, &why);
-	free(encoded);
-	for (size_t k = 0; k < SIZE && !error; k++)
-		segment_theta(&run.segment, 0)[k] = (float)k;
-	return error ? error : run_begin(&run, 1, &why);
+	(void)state;
+	return owned_run_make(&owned, SIZE);
 }
 
 static int remove_run(void **state)
 {
-	run_close(&run);
-	config_close(&config);
-	return scratch_remove(state);
+	(void)state;
+	return owned_run_remove(&owned);
 }
 
 /* Writes on until it is done or has failed. */
@@ -98,17 +74,17 @@ static void written_folder_holds_the_anchor_of_its_round(void **state)
 {
 	(void)state;
 	struct checkpoint checkpoint;
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	assert_string_equal(checkpoint.newest, "");
-	assert_true(checkpoint_begin(&checkpoint, &run, 7));
-	assert_false(checkpoint_begin(&checkpoint, &run, 8));
+	assert_true(checkpoint_begin(&checkpoint, run, 7));
+	assert_false(checkpoint_begin(&checkpoint, run, 8));
 	/* Training goes on: what is written is what was there at the begin. */
-	float before = run.layers[0].anchor[5];
-	run.layers[0].anchor[5] = -1;
+	float before = run->layers[0].anchor[5];
+	run->layers[0].anchor[5] = -1;
 	assert_int_equal(checkpoint_step(&checkpoint), CHECKPOINT_GOES_ON);
 	assert_false(is_there("round-000007"));
 	assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
-	run.layers[0].anchor[5] = before;
+	run->layers[0].anchor[5] = before;
 	assert_true(is_there("round-000007"));
 	assert_string_equal(strrchr(checkpoint.newest, '/'), "/round-000007");
 
@@ -118,7 +94,7 @@ static void written_folder_holds_the_anchor_of_its_round(void **state)
 	uint64_t header_bytes;
 	memcpy(&header_bytes, model, 8);
 	assert_int_equal(bytes, 8 + header_bytes + (SIZE + 3) * sizeof(float));
-	assert_memory_equal(model + 8 + header_bytes, run.layers[0].anchor, SIZE * sizeof(float));
+	assert_memory_equal(model + 8 + header_bytes, run->layers[0].anchor, SIZE * sizeof(float));
 
 	json_error_t error;
 	json_t *manifest = json_loadb(text, text_bytes, 0, &error);
@@ -136,9 +112,9 @@ static void same_round_again_replaces_the_folder(void **state)
 {
 	(void)state;
 	struct checkpoint checkpoint;
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	for (int i = 0; i < 2; i++) {
-		assert_true(checkpoint_begin(&checkpoint, &run, 9));
+		assert_true(checkpoint_begin(&checkpoint, run, 9));
 		assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
 		assert_true(is_there("round-000009/manifest.json"));
 		assert_false(is_there(".round-000009.partial"));
@@ -149,17 +125,43 @@ static void only_the_newest_are_kept_whatever_their_numbers(void **state)
 {
 	(void)state;
 	struct checkpoint checkpoint;
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	const uint64_t rounds[] = {30, 20, 10};
 	for (size_t i = 0; i < 3; i++) {
-		assert_true(checkpoint_begin(&checkpoint, &run, rounds[i]));
+		assert_true(checkpoint_begin(&checkpoint, run, rounds[i]));
 		assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
 	}
 	assert_true(is_there("round-000010"));
 	assert_true(is_there("round-000020"));
 	assert_false(is_there("round-000030"));
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	assert_string_equal(strrchr(checkpoint.newest, '/'), "/round-000010");
+}
+
+static void write_round(struct checkpoint *checkpoint, uint64_t round)
+{
+	assert_true(checkpoint_begin(checkpoint, run, round));
+	assert_int_equal(write_on(checkpoint), CHECKPOINT_WRITTEN);
+}
+
+/* The clock was an hour fast when the first two were written. */
+static void clock_that_is_set_back_does_not_make_the_last_one_old(void **state)
+{
+	(void)state;
+	struct checkpoint checkpoint;
+	const struct timespec later[2] = {{.tv_sec = time(NULL) + 3600}, {.tv_sec = time(NULL) + 3600}};
+	checkpoint_init(&checkpoint, config);
+	write_round(&checkpoint, 41);
+	write_round(&checkpoint, 40);
+	assert_int_equal(utimensat(AT_FDCWD, scratch_path("checkpoints/round-000041/manifest.json"), later, 0), 0);
+	assert_int_equal(utimensat(AT_FDCWD, scratch_path("checkpoints/round-000040/manifest.json"), later, 0), 0);
+	write_round(&checkpoint, 42);
+	assert_false(is_there("round-000040"));
+	write_round(&checkpoint, 39);
+	assert_true(is_there("round-000042"));
+	assert_false(is_there("round-000041"));
+	checkpoint_init(&checkpoint, config);
+	assert_string_equal(strrchr(checkpoint.newest, '/'), "/round-000039");
 }
 
 static void half_written_folders_are_cleaned_up_and_others_left_alone(void **state)
@@ -171,7 +173,7 @@ static void half_written_folders_are_cleaned_up_and_others_left_alone(void **sta
 	scratch_write("checkpoints/.round-000050.partial/model.safetensors", "x", 1);
 	mkdir(scratch_path("checkpoints/round-mine"), 0700);
 	mkdir(scratch_path("checkpoints/round-000051"), 0700); /* without manifest: not whole, not ours */
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	assert_false(is_there(".round-000050.partial"));
 	assert_true(is_there("round-mine"));
 	assert_true(is_there("round-000051"));
@@ -182,8 +184,8 @@ static void closing_in_the_middle_leaves_nothing(void **state)
 {
 	(void)state;
 	struct checkpoint checkpoint;
-	checkpoint_init(&checkpoint, &config);
-	assert_true(checkpoint_begin(&checkpoint, &run, 60));
+	checkpoint_init(&checkpoint, config);
+	assert_true(checkpoint_begin(&checkpoint, run, 60));
 	assert_int_equal(checkpoint_step(&checkpoint), CHECKPOINT_GOES_ON);
 	checkpoint_close(&checkpoint);
 	assert_false(is_there("round-000060"));
@@ -195,8 +197,8 @@ static void full_disk_is_told_and_the_old_checkpoint_stays(void **state)
 	(void)state;
 	struct checkpoint checkpoint;
 	struct rlimit before, limit;
-	checkpoint_init(&checkpoint, &config);
-	assert_true(checkpoint_begin(&checkpoint, &run, 70));
+	checkpoint_init(&checkpoint, config);
+	assert_true(checkpoint_begin(&checkpoint, run, 70));
 	assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
 
 	signal(SIGXFSZ, SIG_IGN);
@@ -207,7 +209,7 @@ static void full_disk_is_told_and_the_old_checkpoint_stays(void **state)
 		limit = before;
 		limit.rlim_cur = limits[i];
 		setrlimit(RLIMIT_FSIZE, &limit);
-		assert_true(checkpoint_begin(&checkpoint, &run, 71));
+		assert_true(checkpoint_begin(&checkpoint, run, 71));
 		enum checkpoint_result result = write_on(&checkpoint);
 		setrlimit(RLIMIT_FSIZE, &before);
 		assert_int_equal(result, CHECKPOINT_FAILED);
@@ -217,7 +219,7 @@ static void full_disk_is_told_and_the_old_checkpoint_stays(void **state)
 		assert_true(is_there("round-000070/manifest.json"));
 		assert_false(checkpoint.is_busy);
 	}
-	assert_true(checkpoint_begin(&checkpoint, &run, 72));
+	assert_true(checkpoint_begin(&checkpoint, run, 72));
 	assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
 	assert_string_equal(checkpoint.degraded, "");
 }
@@ -226,9 +228,9 @@ static void folder_that_cannot_be_made_is_told(void **state)
 {
 	(void)state;
 	struct checkpoint checkpoint;
-	checkpoint_init(&checkpoint, &config);
+	checkpoint_init(&checkpoint, config);
 	snprintf(checkpoint.folder, sizeof checkpoint.folder, "%s/absent/checkpoints", scratch_path(""));
-	assert_false(checkpoint_begin(&checkpoint, &run, 80));
+	assert_false(checkpoint_begin(&checkpoint, run, 80));
 	assert_non_null(strstr(checkpoint.degraded, "No such file or directory"));
 	assert_false(checkpoint.is_busy);
 }
@@ -239,6 +241,7 @@ int main(void)
 		cmocka_unit_test(written_folder_holds_the_anchor_of_its_round),
 		cmocka_unit_test(same_round_again_replaces_the_folder),
 		cmocka_unit_test(only_the_newest_are_kept_whatever_their_numbers),
+		cmocka_unit_test(clock_that_is_set_back_does_not_make_the_last_one_old),
 		cmocka_unit_test(half_written_folders_are_cleaned_up_and_others_left_alone),
 		cmocka_unit_test(closing_in_the_middle_leaves_nothing),
 		cmocka_unit_test(full_disk_is_told_and_the_old_checkpoint_stays),

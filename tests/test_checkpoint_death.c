@@ -1,0 +1,289 @@
+/* A checkpoint that is killed, or whose disk fails, at every system call that it makes: the one before or the new one loads,
+ * never neither and never half of one. The writer runs in a child under ptrace. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "daemon/checkpoint.h"
+#include "daemon/folder.h"
+#include "tests/owned_run.h"
+#include "tests/scratch.h"
+#include "worker/complain.h"
+#include "worker/tensorfolder.h"
+
+enum { SIZE = 2048 };
+
+static struct owned_run owned;
+
+static int make_run(void **state)
+{
+	(void)state;
+	return owned_run_make(&owned, SIZE);
+}
+
+static int remove_run(void **state)
+{
+	(void)state;
+	return owned_run_remove(&owned);
+}
+
+/* Writes a checkpoint; 0 if it was written. */
+static int write_checkpoint(uint64_t round)
+{
+	struct checkpoint checkpoint;
+	enum checkpoint_result result = CHECKPOINT_FAILED;
+	checkpoint_init(&checkpoint, &owned.config);
+	if (checkpoint_begin(&checkpoint, &owned.run, round))
+		while ((result = checkpoint_step(&checkpoint)) == CHECKPOINT_GOES_ON)
+			;
+	return result == CHECKPOINT_WRITTEN ? 0 : 1;
+}
+
+/* A child that stops itself and then, when it is let go on, writes a checkpoint. Exits with what that returned. */
+static pid_t writer_start(uint64_t round)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(99);
+		raise(SIGSTOP);
+		_exit(write_checkpoint(round));
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSTOPPED(status)); /* else it may not be traced here */
+	assert_int_equal(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
+	return child;
+}
+
+/* Lets the child run to the next entry or exit of a system call. False: it has ended, with *ret_status. */
+static bool writer_step(pid_t child, int *ret_status)
+{
+	assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+	assert_int_equal(waitpid(child, ret_status, 0), child);
+	return !WIFEXITED(*ret_status);
+}
+
+/* Number of the system call that the child is about to make; -1: it has just made one. */
+static long call_of(pid_t child)
+{
+	struct __ptrace_syscall_info info;
+	memset(&info, 0, sizeof info);
+	assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info) > 0);
+	return info.op == PTRACE_SYSCALL_INFO_ENTRY ? (long)info.entry.nr : -1;
+}
+
+/* ---- What is on the disk ---- */
+
+static uint64_t hash_of(const char *name, uint64_t *ret_bytes)
+{
+	static char bytes[1 << 20];
+	FILE *file = fopen(scratch_path(name), "rb");
+	assert_non_null(file);
+	*ret_bytes = fread(bytes, 1, sizeof bytes, file);
+	fclose(file);
+	return XXH3_64bits(bytes, *ret_bytes);
+}
+
+/* The files of a checkpoint are those that its manifest names, to the bit, and the weights load. */
+static void assert_whole(const char *name)
+{
+	static const char *const files[] = {"config.json", "model.safetensors"};
+	static float values[SIZE];
+	char path[128], text[17], error[COMPLAINT_MAX];
+	snprintf(path, sizeof path, "checkpoints/%s/manifest.json", name);
+	json_t *manifest = json_load_file(scratch_path(path), 0, NULL);
+	assert_non_null(manifest);
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t bytes;
+		const json_t *file = json_object_get(json_object_get(manifest, "files"), files[i]);
+		snprintf(path, sizeof path, "checkpoints/%s/%s", name, files[i]);
+		snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(path, &bytes));
+		assert_string_equal(json_string_value(json_object_get(file, "xxh3")), text);
+		assert_int_equal(json_integer_value(json_object_get(file, "bytes")), bytes);
+	}
+	json_decref(manifest);
+	struct tensorfolder *weights;
+	snprintf(path, sizeof path, "checkpoints/%s", name);
+	assert_int_equal(tensorfolder_open(scratch_path(path), &weights, error, sizeof error), 0);
+	assert_int_equal(tensorfolder_read(weights, "first.weight", (const uint64_t[]){1024, SIZE / 1024}, 2, values, error,
+					   sizeof error), 0);
+	tensorfolder_close(weights);
+}
+
+/* What the next daemon finds: a whole checkpoint, nothing half. Returns its name, valid until the next call. */
+static const char *look(void)
+{
+	static struct checkpoint checkpoint;
+	checkpoint_init(&checkpoint, &owned.config);
+	const char *slash = strrchr(checkpoint.newest, '/');
+	assert_non_null(slash);
+	assert_whole(slash + 1);
+	assert_int_not_equal(access(scratch_path("checkpoints/.round-000002.partial"), F_OK), 0);
+	return slash + 1;
+}
+
+static void forget(const char *name)
+{
+	char path[64];
+	snprintf(path, sizeof path, "checkpoints/%s", name);
+	folder_remove(scratch_path(path));
+}
+
+/* Each test begins with one checkpoint, of round 1. */
+static int one_checkpoint(void **state)
+{
+	(void)state;
+	forget("round-000002");
+	forget("round-000003");
+	return write_checkpoint(1);
+}
+
+/* ---- Deaths ---- */
+
+/* Kills the writer of round 2 at its step number `at`. False: it had ended before. */
+static bool kill_at(unsigned at)
+{
+	int status = 0;
+	bool is_running = true;
+	pid_t child = writer_start(2);
+	for (unsigned i = 0; i < at && is_running; i++)
+		is_running = writer_step(child, &status);
+	if (is_running) {
+		kill(child, SIGKILL);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFSIGNALED(status));
+	} else {
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+	return is_running;
+}
+
+static void killed_at_any_call_the_old_or_the_new_one_loads(void **state)
+{
+	(void)state;
+	unsigned old = 0, new = 0;
+	for (unsigned at = 1; kill_at(at); at++) {
+		const char *name = look();
+		bool is_new = strcmp(name, "round-000002") == 0;
+		assert_true(is_new || strcmp(name, "round-000001") == 0);
+		old += !is_new;
+		new += is_new;
+		forget("round-000002");
+	}
+	assert_string_equal(look(), "round-000002");
+	assert_true(old > 20);
+	assert_true(new > 2);
+}
+
+static void killed_while_it_replaces_one_of_its_round_a_whole_one_stays(void **state)
+{
+	(void)state;
+	assert_int_equal(write_checkpoint(2), 0);
+	for (unsigned at = 1; kill_at(at); at++) {
+		assert_string_equal(look(), "round-000002");
+		owned.run.layers[0].anchor[3] = (float)at;
+	}
+}
+
+/* What is synced before the name stands: the model, its folder (twice: for its own rename and for all files), config and
+ * manifest; afterwards the folder of checkpoints. */
+static void everything_is_synced_before_it_has_its_name(void **state)
+{
+	(void)state;
+	int status;
+	unsigned syncs = 0, before = 0;
+	pid_t child = writer_start(3);
+	while (writer_step(child, &status)) {
+		long call = call_of(child);
+		syncs += call == SYS_fsync;
+		if (call == SYS_renameat || call == SYS_renameat2
+#ifdef SYS_rename
+		    || call == SYS_rename
+#endif
+		)
+			before = syncs; /* of the last rename, in the end */
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(before, 5);
+	assert_int_equal(syncs, 6);
+}
+
+/* ---- A disk that fails ---- */
+
+#ifdef __x86_64__
+
+static bool is_of_the_disk(long call)
+{
+	static const long calls[] = {SYS_write, SYS_fsync, SYS_rename, SYS_renameat, SYS_renameat2, SYS_mkdir, SYS_mkdirat,
+				     SYS_sync_file_range, SYS_utimensat};
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		if (call == calls[i])
+			return true;
+	return false;
+}
+
+/* Lets the number `at` of the writer's calls that go to the disk fail. Returns its exit status; *ret_failed: there was one. */
+static int fail_at(unsigned at, bool *ret_failed)
+{
+	int status;
+	unsigned seen = 0;
+	pid_t child = writer_start(2);
+	while (writer_step(child, &status)) {
+		if (!is_of_the_disk(call_of(child)) || seen++ != at)
+			continue;
+		/* No call is made, and what it returns is an error. */
+		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, orig_rax), -1L), 0);
+		assert_true(writer_step(child, &status));
+		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, rax), (long)-EIO), 0);
+	}
+	*ret_failed = seen > at;
+	return WEXITSTATUS(status);
+}
+
+static void disk_that_fails_at_any_call_leaves_the_old_or_the_new_one(void **state)
+{
+	(void)state;
+	bool has_failed = true;
+	unsigned refused = 0;
+	for (unsigned at = 0; has_failed; at++) {
+		int status = fail_at(at, &has_failed);
+		assert_string_equal(look(), status == 0 ? "round-000002" : "round-000001");
+		refused += status != 0;
+		forget("round-000002");
+	}
+	assert_true(refused >= 9); /* folder, 3 files, their syncs, two renames */
+}
+
+#endif
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(killed_at_any_call_the_old_or_the_new_one_loads, one_checkpoint),
+		cmocka_unit_test_setup(killed_while_it_replaces_one_of_its_round_a_whole_one_stays, one_checkpoint),
+		cmocka_unit_test_setup(everything_is_synced_before_it_has_its_name, one_checkpoint),
+#ifdef __x86_64__
+		cmocka_unit_test_setup(disk_that_fails_at_any_call_leaves_the_old_or_the_new_one, one_checkpoint),
+#endif
+	};
+	return cmocka_run_group_tests(tests, make_run, remove_run);
+}
