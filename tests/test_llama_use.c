@@ -166,6 +166,27 @@ static void choice_follows_temperature(void **state)
 	assert_int_equal(llama_choose(logits, 4, 0.01, 1 - 1e-9), 2);
 }
 
+/* ---- Memory ---- */
+
+static size_t memory_of(unsigned time)
+{
+	struct llama *model;
+	assert_int_equal(llama_new(&SMALL, &(struct llama_limits){1, time, 0, true}, &model), 0);
+	size_t bytes = llama_memory_bytes(model);
+	llama_free(model);
+	return bytes;
+}
+
+/* A square of scores per head kept anywhere would make twice the context cost four times as much. */
+static void memory_grows_with_the_context_and_not_with_its_square(void **state)
+{
+	(void)state;
+	for (unsigned time = 256; time <= 4096; time *= 2) {
+		size_t before = memory_of(time) - memory_of(time / 2), after = memory_of(2 * time) - memory_of(time);
+		assert_true((double)after < 2.01 * (double)before);
+	}
+}
+
 /* ---- Table and initial parameters ---- */
 
 static void tensors_cover_each_layer_exactly(void **state)
@@ -230,6 +251,7 @@ int main(void)
 		cmocka_unit_test(cached_generation_equals_full_forward),
 		cmocka_unit_test(refused_extension_leaves_the_sequence),
 		cmocka_unit_test(choice_follows_temperature),
+		cmocka_unit_test(memory_grows_with_the_context_and_not_with_its_square),
 		cmocka_unit_test(tensors_cover_each_layer_exactly),
 		cmocka_unit_test(initial_parameters_follow_the_seed_alone),
 	};

@@ -129,7 +129,7 @@ class Training(unittest.TestCase):
         self.assertLess(loss, 3.0)  # nats per byte; untrained: ln 256 = 5.5, the letters' entropy: 2.8
         for member in members:
             self.assertNotIn("left out (", member.log("daemon"))
-            self.assertIn("finished after step 60", member.log("worker"))
+            self.assertRegex(member.log("worker"), r"finished after step 60, peak memory \d+\.\d MiB")
 
     def test_killed_worker_goes_on_where_it_was(self):
         members = self.members()
@@ -146,6 +146,18 @@ class Training(unittest.TestCase):
         begun = int(re.search(r"goes on at step (\d+)", members[0].log("worker"))[1])
         self.assertGreaterEqual(begun, died)
         self.assertLess(begun, 200)
+
+    def test_run_that_is_stopped_and_resumed_is_the_same_to_the_bit(self):
+        straight, stopped = (Member(self, name, {name: free_ports(1)[0]}, 5) for name in "ab")
+        for member in (straight, stopped):
+            member.train("--steps=200", "--accumulate=2")
+        for begin in (20, 60):  # in the middle of whatever it is doing
+            wait_until(lambda first=begin: stopped.step() >= first, "some steps")
+            stopped.worker.send_signal(signal.SIGTERM)
+            self.assertEqual(stopped.worker.wait(PATIENCE_S), 0)
+            self.assertIn("stopped by a signal", stopped.log("worker"))
+            stopped.train("--steps=200", "--accumulate=2")
+        self.finish([straight, stopped])  # compares the models
 
     def test_signal_ends_a_worker_cleanly_even_while_it_waits(self):
         members = self.members()
