@@ -209,7 +209,10 @@ static void record_out_of_bounds_is_refused(void **state)
 	SPOIL(RECORD, "record.z", w.record.z = NAN);
 	SPOIL(RECORD, "record.mean", w.record.mean = NAN);
 	SPOIL(RECORD, "record.mean", w.record.mean = -1);
+	SPOIL(RECORD, "record.mean", w.record.mean = INFINITY);
 	SPOIL(RECORD, "record.sd", w.record.sd = INFINITY);
+	SPOIL(RECORD, "record.sd", w.record.sd = NAN);
+	SPOIL(RECORD, "record.sd", w.record.sd = -1);
 	SPOIL(RECORD, "record.steps", w.record.steps = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.tokens", w.record.tokens = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.interval_us", w.record.interval_us = CODEC_NUMBER_END);
@@ -220,6 +223,7 @@ static void chunk_out_of_bounds_is_refused(void **state)
 {
 	(void)state;
 	SPOIL(CHUNK, "chunk.round", w.chunk.round = 0);
+	SPOIL(CHUNK, "chunk.round", w.chunk.round = CODEC_NUMBER_END);
 	SPOIL(CHUNK, "chunk.layer_index", w.chunk.layer_index = LAYER_COUNT_MAX);
 	SPOIL(CHUNK, "chunk.phase", w.chunk.phase = 0);
 	SPOIL(CHUNK, "chunk.phase", w.chunk.phase = PHASE_END);
@@ -231,6 +235,7 @@ static void chunk_out_of_bounds_is_refused(void **state)
 	SPOIL(CHUNK, "chunk.count", wire_payload_bytes = 63);
 	SPOIL(CHUNK, "chunk.payload", (w.chunk.count = CODEC_PAYLOAD_MAX / 4 + 1, wire_payload_bytes = CODEC_PAYLOAD_MAX + 4));
 	SPOIL(CHUNK, "chunk.square_norm", w.chunk.square_norm = 1);
+	SPOIL(CHUNK, "chunk.square_norm", w.chunk.square_norm = NAN);
 	SPOIL(CHUNK, "chunk.square_norm", (w.chunk.phase = PHASE_GATHER, w.chunk.square_norm = -1));
 }
 
@@ -238,6 +243,7 @@ static void confirm_and_change_out_of_bounds_are_refused(void **state)
 {
 	(void)state;
 	SPOIL(CONFIRM, "confirm.round", w.confirm.round = 0);
+	SPOIL(CONFIRM, "confirm.round", w.confirm.round = CODEC_NUMBER_END);
 	SPOIL(CONFIRM, "confirm.layer_index", w.confirm.layer_index = LAYER_COUNT_MAX);
 	SPOIL(CONFIRM, "confirm.origin", w.confirm.origin = UINT32_MAX);
 	SPOIL(CHANGE, "change.id", w.change.id = 5);
@@ -247,6 +253,7 @@ static void confirm_and_change_out_of_bounds_are_refused(void **state)
 	SPOIL(CHANGE, "change.setting", w.change.setting = RING_SETTING_COUNT);
 	SPOIL(CHANGE, "change.value", w.change.value = NAN);
 	SPOIL(CHANGE, "change.value", w.change.value = 0);
+	SPOIL(CHANGE, "change.value", w.change.value = 1e9 + 1);
 	SPOIL(CHANGE, "change.value", w.change.value = 1.5);
 	SPOIL(CHANGE, "change.value", (w.change.kind = CHANGE_PAUSE, w.change.value = INFINITY));
 	SPOIL(CHANGE, "change.at_round", w.change.at_round = CODEC_NUMBER_END);

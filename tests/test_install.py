@@ -50,12 +50,35 @@ class Install(unittest.TestCase):
         self.assertEqual([path for path in FILES + units if not os.path.isfile(self.in_prefix(path))], [])
         self.assertEqual(os.readlink(self.in_prefix("lib/libedit-worker.so")), "libedit-worker.so.0")
 
-    def test_staging_folder_leaves_no_trace_in_units(self):
+    def unit(self, name):
+        with open(self.in_prefix("lib/systemd/system/" + name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_units_name_the_programs_of_the_prefix(self):
         for unit in UNITS:
-            with open(self.in_prefix("lib/systemd/system/" + unit), encoding="utf-8") as file:
+            self.assertNotRegex(self.unit(unit), "@[A-Z]+@")
+            self.assertIn(f"ExecStart={self.prefix}/bin/edit", self.unit(unit))
+
+    def test_daemon_is_watched_and_the_worker_outlives_it(self):
+        for line in ("Type=notify", "WatchdogSec=30", "RuntimeDirectoryPreserve=yes", "Restart=on-failure"):
+            self.assertIn(f"\n{line}\n", self.unit("editd.service"))
+        for unit, daemon in (("editd-worker.service", "editd.service"), ("editd-worker@.service", "editd@%i.service")):
+            for key in ("Wants", "After"):
+                self.assertIn(f"\n{key}={daemon}\n", self.unit(unit))
+            self.assertNotRegex(self.unit(unit), "(BindsTo|Requires|Requisite|PartOf)=")
+
+    def test_staging_folder_leaves_no_trace(self):
+        stage = os.path.join(self.root, "stage")
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        status, output = run("make", "install", "B=" + os.environ.get("BUILD", "build"), "DESTDIR=" + stage, "PREFIX=/usr",
+                             "SYSCONFDIR=/etc", env=plain)
+        self.assertEqual(status, 0, output)
+        self.assertEqual(sorted(os.listdir(stage)), ["etc", "usr"])
+        for unit in UNITS:
+            with open(os.path.join(stage, "usr/lib/systemd/system", unit), encoding="utf-8") as file:
                 text = file.read()
-            self.assertNotRegex(text, "@[A-Z]+@")
-            self.assertIn(f"ExecStart={self.prefix}/bin/edit", text)
+            self.assertIn("ExecStart=/usr/bin/edit", text)
+            self.assertNotIn(stage, text)
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_systemd_accepts_the_units(self):

@@ -29,6 +29,16 @@ class Library(unittest.TestCase):
         needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", LIBRARY))
         self.assertEqual({name.split(".so")[0] for name in needed} - {"libc", "libxxhash"}, set())
 
+    @unittest.skipIf(SANFLAGS and any(SANFLAGS), "sanitizers bring functions of their own")
+    def test_nothing_of_ours_forks(self):
+        # A BLAS that has started threads does not survive it, and a daemon must not leave children.
+        forks = {"fork", "vfork", "clone", "system", "popen", "posix_spawn", "posix_spawnp", "daemon"}
+        for name in ("editd", "edit-worker", "editctl", "edit-sim", "libedit-worker.so"):
+            used = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--undefined-only",
+                                                                   os.path.join(BUILD, name)).splitlines()}
+            self.assertIn("memcpy", used)
+            self.assertEqual(used & forks, set(), name)
+
     def test_header_is_pedantic_c_and_cpp(self):
         for compiler, language in (("gcc", "c"), ("clang++", "c++")):
             run(compiler, "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", HEADER)
