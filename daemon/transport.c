@@ -68,15 +68,18 @@ static bool set_int(void *socket, int option, int value)
 	return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
-/* A socket between daemons. All of them are made here, so this is where their keys (CURVE) belong. NULL: errno
- * tells. */
-static void *socket_open(void *context, int type)
+/* A socket between daemons, for an address. All of them are made here, so this is where their keys (CURVE) belong.
+ * NULL: errno tells. */
+static void *socket_open(void *context, int type, const char *address)
 {
 	void *socket = zmq_socket(context, type);
 	int64_t frame_max = CODEC_PAYLOAD_MAX;
 	if (!socket)
 		return NULL;
-	bool is_set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, SEND_QUEUE_MAX) &&
+	/* IPv6 for those who write such an address: of a name ZeroMQ would then try nothing else, route or no route. */
+	bool is_ipv6 = strchr(address, '[') != NULL;
+	bool is_set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_IPV6, is_ipv6) &&
+		      set_int(socket, ZMQ_SNDHWM, SEND_QUEUE_MAX) &&
 		      set_int(socket, ZMQ_RCVHWM, RECEIVE_QUEUE_MAX) && set_int(socket, ZMQ_IMMEDIATE, 1) &&
 		      set_int(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS) &&
 		      set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS) &&
@@ -95,7 +98,7 @@ static void *socket_open(void *context, int type)
 static int listen_open(struct transport *transport, char *text, size_t size)
 {
 	const char *address = transport->config.listen;
-	transport->router = socket_open(transport->context, ZMQ_ROUTER);
+	transport->router = socket_open(transport->context, ZMQ_ROUTER, address);
 	/* A neighbour that connects anew has the same routing id: its new connection replaces the one that is
 	 * dead. */
 	if (!transport->router || !set_int(transport->router, ZMQ_ROUTER_HANDOVER, 1))
@@ -117,7 +120,7 @@ static int neighbour_open(struct transport *transport, uint32_t rank, char *text
 			      transport->config.incarnation);
 
 	neighbour->rank = rank;
-	neighbour->socket = socket_open(transport->context, ZMQ_DEALER);
+	neighbour->socket = socket_open(transport->context, ZMQ_DEALER, address);
 	if (!neighbour->socket || zmq_setsockopt(neighbour->socket, ZMQ_ROUTING_ID, id, (size_t)length) != 0)
 		return fail(text, size, "cannot make a socket for", address);
 	if (zmq_connect(neighbour->socket, address) != 0)

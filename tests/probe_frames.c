@@ -1,7 +1,8 @@
 /* A stranger for tests: sends frames to a socket of a daemon as no daemon or tool would.
  *
  *     probe_frames ENDPOINT KIND      KIND: garbage, parts, empty, large N; request N: one frame of garbage, prints the
- *                                     size of the reply
+ *                                     size of the reply; deaf N: N good requests whose replies it never takes, prints
+ *                                     "sent" and stays until its input ends
  *     probe_frames HOST PORT raw      garbage that is not even ZeroMQ */
 
 #include <arpa/inet.h>
@@ -64,6 +65,17 @@ static void send_frames(void *socket, const char *kind, size_t size)
 	free(bytes);
 }
 
+/* Requests for penalties (version 1, command 4), the longest answers that there are. */
+static void send_requests(void *socket, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		zmq_send(socket, "\x08\x01\x10\x04", 4, 0);
+	puts("sent");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[3], "raw") == 0)
@@ -75,6 +87,10 @@ int main(int argc, char **argv)
 	zmq_setsockopt(socket, ZMQ_SNDTIMEO, &patience, sizeof patience);
 	zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
 	zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+	bool is_deaf = strcmp(argv[2], "deaf") == 0;
+	int one = 1;
+	if (is_deaf && zmq_setsockopt(socket, ZMQ_RCVHWM, &one, sizeof one) != 0)
+		return 1;
 	if (zmq_connect(socket, argv[1]) != 0)
 		return 1;
 	size_t size = argc > 3 ? (size_t)atoll(argv[3]) : 0;
@@ -85,6 +101,8 @@ int main(int argc, char **argv)
 		int got = zmq_recv(socket, reply, sizeof reply, 0);
 		free(bytes);
 		printf("%d\n", got);
+	} else if (is_deaf) {
+		send_requests(socket, size);
 	} else {
 		send_frames(socket, argv[2], size);
 	}

@@ -27,7 +27,7 @@ struct probe {
 	double scale;           /* of a step's change */
 	double begin;           /* initial theta */
 	int64_t nan_theta_step, nan_loss_step, spike_step; /* steps that do harm; -1: none */
-	int64_t die_step, tear_step; /* dies before, in the middle of this step; -1: never */
+	int64_t die_step, tear_step, die_offered_step; /* dies before, in the middle of, after this step; -1: never */
 	bool has_attach_only;   /* attaches and waits to be killed */
 	const char *facts[16];
 	size_t fact_count;
@@ -103,10 +103,12 @@ static void train(struct edit_worker *worker, const struct probe *probe)
 			give_up(worker, "step_done");
 		if (result == EDIT_WORKER_STOP)
 			return;
+		if ((int64_t)step == probe->die_offered_step)
+			raise(SIGKILL);
 	}
 }
 
-enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_BEGIN, SEEN_ATTACH_ONLY };
+enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_BEGIN, SEEN_ATTACH_ONLY };
 
 static const struct argp_option option_table[] = {
 	{"layers", 'l', "N", 0, "Layers", 0},
@@ -121,6 +123,7 @@ static const struct argp_option option_table[] = {
 	{"spike", SEEN_SPIKE, "STEP", 0, "This step is ten thousand times as large", 0},
 	{"die", SEEN_DIE, "STEP", 0, "Dies before this step", 0},
 	{"tear", SEEN_TEAR, "STEP", 0, "Dies in the middle of layer 0 of this step", 0},
+	{"die-offered", SEEN_DIE_OFFERED, "STEP", 0, "Dies after this step, and after the offer if one was due", 0},
 	{"attach-only", SEEN_ATTACH_ONLY, NULL, 0, "Attaches, gets ready, and waits for ever", 0},
 	{0}};
 
@@ -144,6 +147,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case SEEN_SPIKE: probe->spike_step = atoll(text); break;
 	case SEEN_DIE: probe->die_step = atoll(text); break;
 	case SEEN_TEAR: probe->tear_step = atoll(text); break;
+	case SEEN_DIE_OFFERED: probe->die_offered_step = atoll(text); break;
 	case SEEN_ATTACH_ONLY: probe->has_attach_only = true; break;
 	case ARGP_KEY_ARG: probe->socket = text; break;
 	case ARGP_KEY_END:
@@ -168,7 +172,8 @@ int main(int argc, char **argv)
 			      .nan_loss_step = -1,
 			      .spike_step = -1,
 			      .die_step = -1,
-			      .tear_step = -1};
+			      .tear_step = -1,
+			      .die_offered_step = -1};
 	argp_parse(&parser, argc, argv, 0, NULL, &probe);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	struct edit_worker *worker = edit_worker_new(probe.socket);

@@ -164,6 +164,31 @@ def test_words_that_mean_nothing_exit_2_and_say_why(ring, words):
     assert "editctl: " in error.splitlines()[0]
 
 
+def test_output_that_cannot_be_written_exits_1(ring):
+    r = training(ring, 1)
+    for words in (["status"], ["--json", "penalties"], ["set", "outer.lr", "0.5"], ["wait", "round", "1"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command_line(r.nodes[0], *words), stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr == "editctl: standard output cannot be written (No space left on device)\n"
+
+
+def test_ring_that_is_not_there_yet_exits_5_and_says_what_is_missing(ring):
+    r = ring(2)
+    a = r.nodes[0]
+    r.start()
+    for words in (["layers"], ["penalties"], ["hash"], ["pause"], ["resume"], ["checkpoint"], ["set", "sync.interval", "9"]):
+        _, error = run(a, *words, status=5)
+        assert error == f"editctl: no run yet: waiting for a worker at {a.folder}/run/worker.sock\n"
+        assert a.ctl(*words, status=5)["exit_status"] == 5
+    for words in (["status"], ["peers"], ["get"]):
+        run(a, *words)
+    a.start_worker()
+    a.wait_for("phase", "gathering")
+    for words in (["pause"], ["checkpoint"], ["set", "sync.interval", "9"]):
+        assert run(a, *words, status=5)[1] == "editctl: the ring is not complete, waiting for b: nothing can be agreed upon yet\n"
+
+
 def test_no_daemon_exits_3_and_says_what_to_start(ring):
     r = ring(1)
     for words in (["status"], ["set", "sync.interval", "5"], ["wait", "finished"], ["--watch", "hash"]):
