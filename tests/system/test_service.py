@@ -66,7 +66,8 @@ def test_watchdog_is_not_fed_by_a_loop_that_hangs(managed):
     # Stops the thread of the main loop alone, as a debugger does: those of ZeroMQ run on, and none of them feeds.
     libc = ctypes.CDLL(None, use_errno=True)
     pid = node.daemon.pid
-    assert libc.ptrace(PTRACE_ATTACH, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
+        pytest.skip(f"threads cannot be stopped one by one here ({os.strerror(ctypes.get_errno())})")
     assert os.WIFSTOPPED(os.waitpid(pid, 0)[1])
     others = [task for task in os.listdir(f"/proc/{pid}/task") if task != str(pid)]
     states = {pathlib.Path(f"/proc/{pid}/task/{task}/stat").read_text().rsplit(")", 1)[1].split()[0] for task in others}
