@@ -157,6 +157,8 @@ int sync_propose(struct sync *sync, struct change *change, struct actions *actio
 		return EDIT_ERROR_REFUSED;
 	if (change->kind == CHANGE_RESUME && !sync->paused)
 		return EDIT_ERROR_REFUSED;
+	if (change->kind == CHANGE_PAUSE && sync->paused && change->at_round == 0)
+		return EDIT_ERROR_REFUSED; /* no round comes that it could take effect after */
 	change->id = proposals_next_id(&sync->proposals);
 	int error = change->kind == CHANGE_RESUME ? 0 : proposals_propose(&sync->proposals, change);
 	if (error != 0)

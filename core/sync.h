@@ -98,7 +98,8 @@ int sync_confirm(struct sync *sync, const struct confirm *confirm, struct action
 int sync_change(struct sync *sync, const struct change *change, struct actions *actions);
 /* Hash of a layer just published. */
 void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions);
-/* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to resume). */
+/* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to
+ * resume; paused already). */
 int sync_propose(struct sync *sync, struct change *change, struct actions *actions);
 /* Files a record, own or received, and sends it on unless it has been everywhere. */
 void sync_file_record(struct sync *sync, const struct record *record, uint64_t now_us);

@@ -126,6 +126,7 @@ void answer_put_change(struct answer *answer, const struct change_entry *entry)
 	change->state = answer_text(answer, changes_state_text(entry->state));
 	change->round = entry->round;
 	change->folder = answer_text(answer, entry->folder);
+	change->failure = answer_text(answer, entry->failure);
 	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_CHANGE;
 	answer->reply.change = change;
 }
@@ -156,6 +157,8 @@ static int propose(struct answer *answer, const struct change *change, bool is_d
 	error = driver_propose(driver, change, answer->daemon->now_us, &id);
 	if (error == EDIT_ERROR_REFUSED && change->kind == CHANGE_RESUME)
 		return line_fail(&answer->why, error, "training is not paused");
+	if (error == EDIT_ERROR_REFUSED && change->kind == CHANGE_PAUSE && change->at_round == 0)
+		return line_fail(&answer->why, error, "training is paused already");
 	if (error == EDIT_ERROR_REFUSED && change->at_round != 0)
 		return line_fail(&answer->why, error, "round %llu is too near: not all members can hold it in time",
 				 (unsigned long long)change->at_round);

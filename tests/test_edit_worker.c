@@ -294,6 +294,15 @@ static void *resume_later(void *argument)
 	return NULL;
 }
 
+static uint64_t offers_while_paused;
+
+static void *look_and_resume_later(void *context)
+{
+	usleep(150000);
+	offers_while_paused = atomic_load(&end.segment.header->offers);
+	return resume_later(context);
+}
+
 static void paused_worker_ends_its_step_and_waits(void **state)
 {
 	(void)state;
@@ -306,6 +315,22 @@ static void paused_worker_ends_its_step_and_waits(void **state)
 	assert_true(now_ms() - begin >= 120);
 	assert_int_equal(edit_worker_step(worker), 1);
 	pthread_join(helper, NULL);
+	edit_worker_free(worker);
+}
+
+static void paused_worker_offers_nothing_before_it_is_resumed(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_begin(end.socket_path);
+	/* Due at the next boundary, where the pause is seen too. */
+	atomic_store(&end.segment.header->offer_step, 1);
+	atomic_store(&end.segment.header->paused, 1);
+	pthread_t helper;
+	pthread_create(&helper, NULL, look_and_resume_later, NULL);
+	must(worker, worker_step(worker, 0, 0));
+	pthread_join(helper, NULL);
+	assert_int_equal(offers_while_paused, 0);
+	worker_end_await(&end.offers, 1);
 	edit_worker_free(worker);
 }
 
@@ -466,6 +491,7 @@ int main(void)
 		END_TEST(first_layer_waits_for_all_if_the_round_is_whole),
 		END_TEST(nonfinite_verdict_is_told_once_per_round),
 		END_TEST(paused_worker_ends_its_step_and_waits),
+		END_TEST(paused_worker_offers_nothing_before_it_is_resumed),
 		END_TEST(stopped_worker_leaves_its_loop),
 		END_TEST(signal_ends_a_wait),
 		END_TEST(final_step_offers_and_waits_for_its_round),

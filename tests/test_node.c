@@ -323,6 +323,8 @@ static void pause_stops_all_and_resume_lets_all_go_on(void **state)
 		assert_true(lab->members[n].paused);
 		assert_int_equal(lab->members[n].checkpoint_round, 1);
 	}
+	lab_event(lab, 3, (struct event){.kind = EVENT_CHANGE, .change = {.kind = CHANGE_PAUSE}});
+	assert_int_equal(lab_note(lab, 3, NOTE_CHANGE_REFUSED)->detail, EDIT_ERROR_REFUSED); /* paused already */
 	lab_event(lab, 0, (struct event){.kind = EVENT_CHANGE, .change = {.kind = CHANGE_RESUME}});
 	for (size_t n = 0; n < 4; n++)
 		assert_false(lab->members[n].paused);

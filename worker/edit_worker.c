@@ -415,6 +415,15 @@ static bool offer_is_due(const struct segment_header *header)
 	return step >= offer_step && offer_step > atomic_load_explicit(&header->offered_step, memory_order_relaxed);
 }
 
+/* Waits while training is paused; EDIT_WORKER_STOP if it shall end meanwhile. */
+static int hold(struct edit_worker *worker)
+{
+	int result = EDIT_WORKER_OK;
+	while (!result && atomic_load_explicit(&worker->segment.header->paused, memory_order_acquire))
+		result = link_is_stopped(worker) ? EDIT_WORKER_STOP : link_wait(worker);
+	return result;
+}
+
 int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final)
 {
 	int result = demand_attached(worker, true);
@@ -425,13 +434,16 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 	struct segment_header *header = worker->segment.header;
 	step_write(worker, loss, tokens);
 	result = link_poll(worker);
+	/* Before anything is offered: a member that paused one step earlier has nothing to offer, and a worker that holds
+	 * after its offer wants no layer, so the round would not end before the pause does. */
+	if (!result)
+		result = hold(worker);
 	if (!result && is_final)
 		return end_with_a_round(worker);
 	if (!result && offer_is_due(header))
 		result = offer(worker, false);
-	while (!result && !link_is_stopped(worker) &&
-	       atomic_load_explicit(&header->paused, memory_order_acquire))
-		result = link_wait(worker);
+	if (!result)
+		result = hold(worker);
 	if (!result && link_is_stopped(worker))
 		result = EDIT_WORKER_STOP;
 	return result;

@@ -96,8 +96,8 @@ void edit_worker_release(struct edit_worker *worker, unsigned layer);
  * and the next worker gets its anchor again. */
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
-/* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Offers all layers if a
- * round is due, waits while training is paused. is_final: no step will follow; always offers, and returns
+/* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Waits while training is
+ * paused, then offers all layers if a round is due. is_final: no step will follow; always offers, and returns
  * EDIT_WORKER_OK when the round is complete and theta its result. EDIT_WORKER_STOP when training shall end at once. */
 int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t tokens, int is_final);
 /* Time spent waiting for layers since the run began, microseconds. */
