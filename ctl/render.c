@@ -54,5 +54,9 @@ void render_change(FILE *out, const Edit__Control__Change *change, bool colour)
 		fputs(", written to ", out);
 		table_text(out, TONE_PLAIN, colour, change->folder);
 	}
+	if (change->failure[0] != '\0') {
+		fputs(", ", out);
+		table_text(out, TONE_BAD, colour, change->failure);
+	}
 	fputc('\n', out);
 }

@@ -42,7 +42,7 @@ static bool is_settled(const struct session *session, const struct proposal *pro
 		return state_is(proposal, "held") || state_is(proposal, "in-force");
 	if (!state_is(proposal, "in-force") || proposal->completed_round < change->round)
 		return false;
-	return proposal->request.command != COMMAND_CHECKPOINT || change->folder[0] != '\0';
+	return proposal->request.command != COMMAND_CHECKPOINT || change->folder[0] != '\0' || change->failure[0] != '\0';
 }
 
 /* What of this node's status matters here. Returns 0 or an exit status, told already. */
@@ -111,6 +111,10 @@ static void tell_text(const struct session *session, const struct proposal *prop
 		printf("; written to ");
 		table_text(stdout, TONE_PLAIN, session->colour, change->folder);
 	}
+	if (change->failure[0] != '\0') {
+		printf("; ");
+		table_text(stdout, TONE_PLAIN, session->colour, change->failure);
+	}
 	fputc('\n', stdout);
 }
 
@@ -125,6 +129,8 @@ static int tell(const struct session *session, const struct proposal *proposals,
 			tell_text(session, &proposals[i], member_count);
 		if (state_is(&proposals[i], "dropped"))
 			status = edit_error_status(EDIT_ERROR_REFUSED);
+		else if (change_of(&proposals[i])->failure[0] != '\0')
+			status = edit_error_status(EDIT_ERROR_SYSTEM);
 		else if (!is_settled(session, &proposals[i]) && status == 0)
 			status = edit_error_status(EDIT_ERROR_TIMEOUT);
 	}

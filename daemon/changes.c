@@ -40,13 +40,23 @@ void changes_note(struct changes *changes, const struct note *note)
 	}
 }
 
+static bool is_checkpoint_of(const struct change_entry *entry, uint64_t round)
+{
+	return entry->change.kind == CHANGE_CHECKPOINT && entry->state == CHANGE_IN_FORCE && entry->round == round;
+}
+
 void changes_written(struct changes *changes, uint64_t round, const char *folder)
 {
-	for (size_t i = 0; i < CHANGE_LOG_MAX; i++) {
-		struct change_entry *entry = &changes->entries[i];
-		if (entry->change.kind == CHANGE_CHECKPOINT && entry->state == CHANGE_IN_FORCE && entry->round == round)
-			snprintf(entry->folder, sizeof entry->folder, "%s", folder);
-	}
+	for (size_t i = 0; i < CHANGE_LOG_MAX; i++)
+		if (is_checkpoint_of(&changes->entries[i], round))
+			snprintf(changes->entries[i].folder, sizeof changes->entries[i].folder, "%s", folder);
+}
+
+void changes_failed(struct changes *changes, uint64_t round, const char *why)
+{
+	for (size_t i = 0; i < CHANGE_LOG_MAX; i++)
+		if (is_checkpoint_of(&changes->entries[i], round))
+			snprintf(changes->entries[i].failure, sizeof changes->entries[i].failure, "%s", why);
 }
 
 const char *changes_state_text(enum change_state state)

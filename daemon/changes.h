@@ -6,7 +6,7 @@
 
 #include "core/event.h"
 
-enum { CHANGE_LOG_MAX = 64, CHANGE_FOLDER_MAX = 512 };
+enum { CHANGE_LOG_MAX = 64, CHANGE_FOLDER_MAX = 512, CHANGE_FAILURE_MAX = 512 };
 
 enum change_state { CHANGE_PROPOSED, CHANGE_HELD, CHANGE_IN_FORCE, CHANGE_DROPPED };
 
@@ -15,7 +15,8 @@ struct change_entry {
 	double before;           /* CHANGE_SET: value in force when it was proposed */
 	enum change_state state;
 	uint64_t round;          /* CHANGE_IN_FORCE: after this round */
-	char folder[CHANGE_FOLDER_MAX]; /* CHANGE_CHECKPOINT: once written; empty until then */
+	char folder[CHANGE_FOLDER_MAX];   /* CHANGE_CHECKPOINT: once written; empty until then */
+	char failure[CHANGE_FAILURE_MAX]; /* CHANGE_CHECKPOINT: why it could not be written; empty unless so */
 };
 
 struct changes {
@@ -31,6 +32,8 @@ struct change_entry *changes_find(struct changes *changes, uint64_t id);
 void changes_note(struct changes *changes, const struct note *note);
 /* A checkpoint of round stands in folder. */
 void changes_written(struct changes *changes, uint64_t round, const char *folder);
+/* The checkpoint of round could not be written; why is a line. */
+void changes_failed(struct changes *changes, uint64_t round, const char *why);
 
 /* "proposed", "held", "in-force", "dropped". */
 const char *changes_state_text(enum change_state state);

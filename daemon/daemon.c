@@ -192,7 +192,10 @@ static void write_checkpoint(struct daemon *daemon)
 		log_line(LEVEL_NOTICE, "checkpoint of round %" PRIu64 ": %s", round, checkpoint->newest);
 		changes_written(&daemon->driver.changes, round, checkpoint->newest);
 		return;
-	case CHECKPOINT_FAILED: log_line(LEVEL_WARNING, "%s", checkpoint->degraded); return;
+	case CHECKPOINT_FAILED:
+		log_line(LEVEL_WARNING, "%s", checkpoint->degraded);
+		changes_failed(&daemon->driver.changes, round, checkpoint->degraded);
+		return;
 	}
 }
 

@@ -212,12 +212,17 @@ static void begin_checkpoint(struct driver *driver, uint64_t round)
 {
 	/* The worker goes on while the anchor is copied. */
 	ring_bell(driver);
+	struct line why;
 	if (driver->checkpoint->is_busy)
-		log_line(LEVEL_WARNING,
-			 "checkpoint of round %" PRIu64 " not written (round %" PRIu64 " is still being written)",
-			 round, driver->checkpoint->round);
+		line_fail(&why, EDIT_ERROR_BUSY,
+			  "checkpoint of round %" PRIu64 " not written (round %" PRIu64 " is still being written)", round,
+			  driver->checkpoint->round);
 	else if (!checkpoint_begin(driver->checkpoint, driver->run, round))
-		log_line(LEVEL_WARNING, "%s", driver->checkpoint->degraded);
+		line_fail(&why, EDIT_ERROR_SYSTEM, "%s", driver->checkpoint->degraded);
+	else
+		return;
+	log_line(LEVEL_WARNING, "%s", why.text);
+	changes_failed(&driver->changes, round, why.text);
 }
 
 static void act(struct driver *driver, const struct action *action)

@@ -70,11 +70,40 @@ def test_pause_stops_all_workers_and_resume_on_another_lets_them_go_on(ring):
     steps = [n.status()["step"] for n in r.nodes]
     subprocess.run(["sleep", "0.3"], check=True)
     assert [n.status()["step"] for n in r.nodes] == steps
+    assert "paused already" in r.nodes[1].ctl("pause", status=4)["text"]
     rounds = r.nodes[0].status()["round"]
     r.nodes[1].ctl("resume")
     for node in r.nodes:
         node.wait_for_round(rounds + 2)
     assert "not paused" in r.nodes[0].ctl("resume", status=4)["text"]
+
+
+def test_pause_between_any_two_steps_leaves_no_round_begun(ring):
+    # A round after every step, and a layer starts only when its worker wants it: workers are nowhere else than at a boundary.
+    r = running(ring, 3, interval=1, node="[sync]\nprefetch = 0")
+    for i in range(6):
+        r.nodes[i % 3].ctl("pause", "--wait", "--timeout", 10)
+        for node in r.nodes:
+            node.wait_for("phase", "paused", 5)
+        assert all(node.status()["stalled_us"] == 0 for node in r.nodes)
+        r.nodes[0].ctl("resume")
+        r.nodes[0].wait_for_round(r.nodes[0].status()["round"] + 2)
+
+
+def test_checkpoint_that_cannot_be_written_ends_the_wait_with_its_reason(ring):
+    r = running(ring, 2)
+    node = r.nodes[0]
+    (node.folder / "state").rmdir()
+    (node.folder / "state").write_text("a file, where a folder should be")
+    answer = node.ctl("checkpoint", "--wait", "--timeout", 20, status=1)
+    change = answer["changes"][0]
+    assert change["state"] == "in-force" and change["folder"] == ""
+    assert "not written: " in change["failure"] and "Not a directory" in change["failure"]
+    # The other member has written its own.
+    assert r.nodes[1].ctl("change", change["id"])["failure"] == ""
+    done = subprocess.run([BUILD / "editctl", "-s", node.folder / "run/control.sock", "checkpoint", "--wait", "--timeout", "20"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "not written: " in done.stdout
 
 
 def test_checkpoint_is_written_by_all_members_of_one_round_and_old_ones_go(ring):
