@@ -8,6 +8,7 @@
 #include "ctl/client.h"
 #include "ctl/session.h"
 #include "ctl/verb.h"
+#include "proto/stream.h"
 
 /* Colours only where a person looks who has not said no (no-color.org). */
 static bool wants_colour(bool is_terminal)
@@ -22,6 +23,7 @@ int main(int argc, char **argv)
 	struct session session = {.arguments = &arguments, .is_terminal = isatty(STDOUT_FILENO) == 1};
 	int status;
 
+	stream_open_standard();
 	arguments_parse(argc, argv, &arguments);
 	session.colour = wants_colour(session.is_terminal);
 	status = arguments.verb->run(&session);

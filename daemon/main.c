@@ -10,6 +10,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/log.h"
+#include "proto/stream.h"
 
 enum { KEY_CHECK_CONFIG = 256 };
 
@@ -51,6 +52,7 @@ int main(int argc, char **argv)
 	static struct daemon daemon;
 	struct options options = {.file = CONFIG_FILE_STANDARD};
 	struct line why = {""};
+	stream_open_standard();
 	argp_err_exit_status = edit_error_status(EDIT_ERROR_INVALID);
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 

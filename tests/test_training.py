@@ -131,6 +131,17 @@ class Training(unittest.TestCase):
             self.assertNotIn("left out (", member.log("daemon"))
             self.assertRegex(member.log("worker"), r"finished after step 60, peak memory \d+\.\d MiB")
 
+    def test_worker_without_standard_streams_trains_and_tells_nobody(self):
+        # Its lines would else go into the daemon's socket or the segment, whichever got the number of standard error.
+        member = self.members(1)[0]
+        path = member.write("config.json", json.dumps(CONFIG))
+        command = [os.path.join(BUILD, "edit-worker"), "train", "--socket", member.folder + "/run/worker.sock", "--model", path,
+                   "--data", self.data, "--batch=4", "--context=32", "--threads=1", "--steps=30", "--log-interval=0", "--run=test"]
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], timeout=PATIENCE_S, check=False)
+        self.assertEqual(done.returncode, 0)
+        wait_until(member.has_checkpoint, "a checkpoint at the end")
+        self.assertNotIn("is gone (", member.log("daemon"))
+
     def test_killed_worker_goes_on_where_it_was(self):
         members = self.members()
         for member in members:

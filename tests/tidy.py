@@ -27,8 +27,8 @@ INCLUDE_LAW = {
     "core": [],  # by the order of the Makefile's PLAIN and CORE
     "proto": ["core/", "proto/"],
     "daemon": ["core/", "proto/", "daemon/"],
-    "worker": ["$PLAIN", "core/vec", "proto/segment", "proto/bell", "proto/description", "proto/mapping", "proto/text",
-               "proto/safetensors", "proto/check", "worker/"],
+    "worker": ["$PLAIN", "core/vec", "proto/segment", "proto/bell", "proto/description", "proto/mapping", "proto/stream",
+               "proto/text", "proto/safetensors", "proto/check", "worker/"],
     "ctl": ["$PLAIN", "core/vec", "proto/", "ctl/"],
     "sim": ["core/", "proto/", "worker/$MODEL", "sim/"],
 }

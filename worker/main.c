@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/stream.h"
 #include "worker/commands.h"
 
 /* Where argp looks for it: not hidden, unlike all else. */
@@ -53,6 +54,7 @@ int main(int argc, char **argv)
 	static char name[32];
 	const struct command *command = NULL;
 	int first = 1;
+	stream_open_standard();
 	argp_err_exit_status = 2;
 	/* Options before the command are our own (--help, --version); all behind it are the command's. */
 	while (first < argc && argv[first][0] == '-')

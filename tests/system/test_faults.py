@@ -4,6 +4,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from conftest import BUILD, SLOW, wait_until
 
 
@@ -216,6 +218,20 @@ def test_stale_sockets_of_a_killed_daemon_do_not_block_the_next(ring):
     node.start()
     wait_until(lambda: node.ctl("status", status=None).get("phase") == "no-worker", 5, node.log)
     assert (node.folder / "run/control.sock").stat().st_mode & 0o777 == 0o660
+
+
+@pytest.mark.parametrize("closed", ["<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_lines_of_programs_started_without_standard_streams_go_into_no_file_of_theirs(ring, closed):
+    r = ring(1)
+    node = r.nodes[0]
+    node.daemon = subprocess.Popen(["sh", "-c", f"exec {BUILD}/editd -c {node.config} {closed}"])
+    wait_until((node.folder / "run/control.sock").is_socket, 5, "a control socket")
+    node.worker = subprocess.Popen(["sh", "-c", f"exec {BUILD}/tests/probe_worker --steps 40 {node.folder}/run/worker.sock"])
+    node.wait_for("phase", "finished")
+    assert node.worker.wait(10) == 0
+    assert (node.folder / "run/lock").read_text() == f"{node.daemon.pid}\n"
+    status = subprocess.run(["sh", "-c", f"{BUILD}/editctl -s {node.folder}/run/control.sock status {closed}"], check=False)
+    assert status.returncode == (1 if ">&- 2" in closed else 0)  # an answer that cannot be written is a failure
 
 
 def test_second_daemon_of_a_runtime_directory_names_the_first(ring):
