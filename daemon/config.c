@@ -4,10 +4,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/layer.h"
 #include "proto/address.h"
@@ -37,19 +39,47 @@ static int reader_fail(struct reader *reader, int error, const char *text)
 	return 0;
 }
 
-/* inih gives no line numbers, so they are counted where it asks for lines. */
+/* Whether line is a [section] with more behind it than blanks and a comment: inih would take no notice of that. */
+static bool has_more_than_section(const char *line)
+{
+	line += strspn(line, " \t");
+	const char *end = line[0] == '[' ? strchr(line, ']') : NULL;
+	if (!end)
+		return false;
+	end += 1 + strspn(end + 1, " \t\r\n");
+	return end[0] != 0 && end[0] != ';' && end[0] != '#';
+}
+
+/* inih gives no line numbers, so they are counted where it asks for lines. Bytes that would end a line for it too early
+ * are refused. */
 static char *read_line(char *buffer, int size, void *stream)
 {
 	struct reader *reader = stream;
-	if (reader->error != 0 || !fgets(buffer, size, reader->file))
-		return NULL;
-	reader->line_number++;
-	size_t length = strlen(buffer);
-	if (length + 1 == (size_t)size && buffer[length - 1] != '\n') {
-		reader_fail(reader, EDIT_ERROR_RANGE, "line too long, expected at most 1000 bytes");
-		return NULL;
+	int byte = 0, length = 0;
+	while (reader->error == 0 && byte != '\n' && (byte = getc(reader->file)) != EOF) {
+		if (length == 0)
+			reader->line_number++;
+		if (byte == 0)
+			reader_fail(reader, EDIT_ERROR_INVALID, "a zero byte, expected text");
+		else if (length + 2 == size && byte != '\n')
+			reader_fail(reader, EDIT_ERROR_RANGE, "line too long, expected at most 1000 bytes");
+		else
+			buffer[length++] = (char)byte;
 	}
-	return buffer;
+	buffer[length] = 0;
+	if (reader->error == 0 && has_more_than_section(buffer))
+		reader_fail(reader, EDIT_ERROR_INVALID, "more behind [section], expected a line of its own for each setting");
+	return reader->error != 0 || length == 0 ? NULL : buffer;
+}
+
+/* Opens a file for reading; a FIFO that nobody writes to is empty, and not waited for. NULL: errno tells. */
+static FILE *open_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	FILE *file = fd >= 0 && fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "r") : NULL;
+	if (!file && fd >= 0)
+		close(fd);
+	return file;
 }
 
 static void members_clear(struct config *config)
@@ -160,7 +190,7 @@ static int take(void *user, const char *section, const char *key, const char *va
 static int read_file(struct config *config, bool *is_given, const char *path, struct line *why)
 {
 	struct reader reader = {.config = config, .path = path, .is_given = is_given, .why = why};
-	reader.file = fopen(path, "re");
+	reader.file = open_file(path);
 	if (!reader.file)
 		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
 
@@ -170,12 +200,12 @@ static int read_file(struct config *config, bool *is_given, const char *path, st
 	ini_allow_multiline = false;
 	ini_stop_on_first_error = true;
 	int line_number = ini_parse_stream(read_line, &reader, take, &reader);
-	bool is_broken = ferror(reader.file) != 0;
+	int cause = ferror(reader.file) ? errno : 0;
 	fclose(reader.file);
 	if (reader.error)
 		return reader.error;
-	if (is_broken)
-		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read", path);
+	if (cause)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", path, strerror(cause));
 	if (line_number > 0)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s:%d: expected [section], key = value or a comment", path,
 				 line_number);

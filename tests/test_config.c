@@ -134,6 +134,29 @@ static void lines_that_are_no_settings_are_refused(void **state)
 	refuses(text, EDIT_ERROR_RANGE, ":2: line too long, expected at most 1000 bytes");
 }
 
+static void what_the_reader_would_pass_over_is_refused(void **state)
+{
+	(void)state;
+	struct config config = {0};
+	scratch_write("editd.conf", "[sync]\ninterval = 5\0 0\n", 24);
+	assert_int_equal(config_open(scratch_path("editd.conf"), &config, &why), EDIT_ERROR_INVALID);
+	assert_non_null(strstr(why.text, ":2: a zero byte, expected text"));
+	refuses("[node]\n[sync] interval = 5\n", EDIT_ERROR_INVALID, ":2: more behind [section]");
+	refuses("[node]\rname = a\r" MEMBERS, EDIT_ERROR_INVALID, ":1: more behind [section]");
+	assert_int_equal(read_text("[node] ; us\r\nname = a\r\n [sync]\t# ours\ninterval = 7\n" MEMBERS, &config), 0);
+	assert_true(config_number(&config, SYNC_INTERVAL) == 7);
+	config_close(&config);
+}
+
+static void fifo_that_nobody_writes_to_is_not_waited_for(void **state)
+{
+	(void)state;
+	struct config config = {0};
+	assert_int_equal(mkfifo(scratch_path("fifo"), 0600), 0);
+	assert_int_equal(config_open(scratch_path("fifo"), &config, &why), EDIT_ERROR_INVALID);
+	assert_non_null(strstr(why.text, "node.name: not given"));
+}
+
 static void what_is_given_twice_is_refused(void **state)
 {
 	(void)state;
@@ -192,6 +215,8 @@ int main(void)
 		cmocka_unit_test(unknown_names_are_refused_with_file_and_line),
 		cmocka_unit_test(values_out_of_range_are_refused_with_the_range),
 		cmocka_unit_test(lines_that_are_no_settings_are_refused),
+		cmocka_unit_test(what_the_reader_would_pass_over_is_refused),
+		cmocka_unit_test(fifo_that_nobody_writes_to_is_not_waited_for),
 		cmocka_unit_test(what_is_given_twice_is_refused),
 		cmocka_unit_test(members_that_cannot_be_are_refused),
 		cmocka_unit_test(what_only_the_whole_shows_is_refused),

@@ -2,6 +2,7 @@
 """What `make install` puts down is complete: units that systemd accepts, a library that others can link."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -104,6 +105,14 @@ class Install(unittest.TestCase):
     def test_example_of_a_config_is_valid(self):
         self.assertEqual(run(self.in_prefix("bin/editd"), "--check-config", "--config",
                              self.in_prefix("share/doc/editd/examples/editd.conf"))[0], 0)
+
+    def test_config_that_the_readme_shows_is_valid(self):
+        with open(self.in_prefix("share/doc/editd/README.md"), encoding="utf-8") as file:
+            shown = re.search(r"```ini\n(.*?)```", file.read(), re.S)[1]
+        path = os.path.join(self.root, "shown.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(shown)
+        self.assertEqual(run(self.in_prefix("bin/editd"), "--check-config", "--config", path), (0, "config ok\n"))
 
 
 if __name__ == "__main__":
