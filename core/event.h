@@ -197,11 +197,15 @@ struct event {
 
 /* ---- Actions ---- */
 
+/* Steps of an ACTION_SCHEDULE that never pass. */
+#define SCHEDULE_LATER UINT64_MAX
+
 enum action_kind {
 	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again. MESSAGE_REFUSE goes back to where the
 			    * message of this event came from, which may be another process than the member */
 	ACTION_PUBLISH,    /* theta of a layer is the new anchor: tell the worker; answer with EVENT_HASHED */
-	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer; 0: the run ends, stop it */
+	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer (SCHEDULE_LATER: not before it is
+			    * told another number; 0: the run ends, stop it) */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */

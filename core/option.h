@@ -14,6 +14,9 @@
 	X(METHOD, "method", CHOICE, METHOD_NAMES, 0, 0, METHOD_COUNT - 1,                                              \
 	  "preset: how the outer optimiser, the penalty and the overlap work together; sets them all") \
 	X(SYNC_INTERVAL, "sync.interval", COUNT, "steps", 128, 1, 1e9, "local steps between two rounds")                   \
+	X(SYNC_PERIOD, "sync.period", REAL, "s", 0, 0, 1e7,                                                                \
+	  "time between two rounds, each member at its own pace; 0: rounds by steps")                                      \
+	X(SYNC_MIN_STEPS, "sync.min_steps", COUNT, "steps", 1, 1, 1e9, "local steps at least between two rounds by time")   \
 	X(SYNC_PREFETCH, "sync.prefetch", COUNT, "layers", 2, 0, 64,                                                       \
 	  "layers on the ring ahead of the worker; 0: only the one that it waits for")                                                   \
 	X(SYNC_OVERLAP, "sync.overlap", CHOICE, "none|forward", 1, 0, 1,                                                   \
@@ -26,6 +29,8 @@
 	X(PENALTY_PATIENCE, "penalty.patience", COUNT, "rounds", 3, 1, 1e9,                                                \
 	  "outliers in a row that count as a moved level, accepted from then on")                                          \
 	X(PENALTY_TEMPERATURE, "penalty.temperature", REAL, "", 1, 1e-6, 1e30, "flatness of the weights exp(-norm/T)")     \
+	X(PENALTY_BY_STEPS, "penalty.by_steps", CHOICE, "no|yes", 0, 0, 1,                                                 \
+	  "multiply a member's weight by its local steps, so that fast members count for what they did")                   \
 	X(PENALTY_CLIP, "penalty.clip", REAL, "", 10, 1e-6, 1e30, "largest norm of the mean pseudo-gradient of a layer")   \
 	X(WIRE_CHUNK, "wire.chunk", BYTES, "bytes", 262144, 64, 4194304, "largest payload of one frame on the ring")       \
 	X(WIRE_WINDOW, "wire.window", BYTES, "bytes", 4194304, 1024, 1073741824,                                           \
@@ -34,20 +39,22 @@
 /* Methods: presets of the settings below, taken as a whole. 1e30 switches off: no norm is an outlier, weights are equal to the
  * bit, nothing is clipped. What is not finite is left out by every method.
  *   edit       arXiv 2412.07210: the outer optimiser, the pseudo-gradient penalty, layer by layer in the forward pass
+ *   a-edit     the same with rounds by time
  *   diloco     arXiv 2311.08105: uniform mean, its outer learning rate and momentum, all layers at once
  *   local-sgd  arXiv 1808.07217: the parameters' mean, all layers at once
  *
- * id, name, sync.overlap, outer.lr, outer.momentum, penalty.threshold, penalty.temperature, penalty.clip */
+ * id, name, sync.period, sync.overlap, outer.lr, outer.momentum, penalty.threshold, penalty.temperature, penalty.clip */
 #define METHODS(X)                                                                                                     \
-	X(METHOD_EDIT, "edit", OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                                       \
-	X(METHOD_DILOCO, "diloco", OVERLAP_NONE, 0.7, 0.9, 1e30, 1e30, 1e30)                                               \
-	X(METHOD_LOCAL_SGD, "local-sgd", OVERLAP_NONE, 1, 0, 1e30, 1e30, 1e30)
+	X(METHOD_EDIT, "edit", 0, OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                                    \
+	X(METHOD_A_EDIT, "a-edit", 600, OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                              \
+	X(METHOD_DILOCO, "diloco", 0, OVERLAP_NONE, 0.7, 0.9, 1e30, 1e30, 1e30)                                            \
+	X(METHOD_LOCAL_SGD, "local-sgd", 0, OVERLAP_NONE, 1, 0, 1e30, 1e30, 1e30)
 
 #define METHOD_NAME(id, name, ...) "|" name
 #define METHOD_NAMES (&METHODS(METHOD_NAME)[1])
 
 enum method {
-#define X(id, name, overlap, lr, momentum, threshold, temperature, clip) id,
+#define X(id, name, ...) id,
 	METHODS(X)
 #undef X
 	METHOD_COUNT
@@ -81,8 +88,8 @@ static inline struct ring_settings ring_settings_standard(void)
 /* Whether the method presets a setting, and its value there. */
 static inline bool method_presets(enum method method, enum ring_setting setting, double *ret_value)
 {
-	static const enum ring_setting settings[] = {SYNC_OVERLAP, OUTER_LR, OUTER_MOMENTUM, PENALTY_THRESHOLD,
-						     PENALTY_TEMPERATURE, PENALTY_CLIP};
+	static const enum ring_setting settings[] = {SYNC_PERIOD, SYNC_OVERLAP, OUTER_LR, OUTER_MOMENTUM,
+						     PENALTY_THRESHOLD, PENALTY_TEMPERATURE, PENALTY_CLIP};
 	static const double values[METHOD_COUNT][sizeof settings / sizeof settings[0]] = {
 #define X(id, name, ...) {__VA_ARGS__},
 		METHODS(X)

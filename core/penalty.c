@@ -12,7 +12,8 @@ double penalty_sd(const struct detector *detector)
 
 struct detector penalty_begin(const struct detector *detector, const struct ring_settings *settings)
 {
-	uint64_t interval = (uint64_t)settings->value[SYNC_INTERVAL];
+	double period = settings->value[SYNC_PERIOD];
+	double interval = period > 0 ? -period : settings->value[SYNC_INTERVAL];
 	return detector->interval == interval ? *detector : (struct detector){.interval = interval};
 }
 
@@ -66,8 +67,8 @@ enum verdict penalty_judge(const struct detector *detector, const struct ring_se
 	return verdict;
 }
 
-size_t penalty_weights(const double *norms, const enum verdict *verdicts, size_t count, double temperature,
-		       double *ret_weights)
+size_t penalty_weights(const double *norms, const enum verdict *verdicts, const double *factors, size_t count,
+		       double temperature, double *ret_weights)
 {
 	size_t accepted = 0;
 	double low = 0.0, sum = 0.0;
@@ -76,7 +77,7 @@ size_t penalty_weights(const double *norms, const enum verdict *verdicts, size_t
 		if (verdicts[i] == VERDICT_ACCEPTED && (accepted++ == 0 || norms[i] < low))
 			low = norms[i];
 	for (size_t i = 0; i < count; i++) {
-		ret_weights[i] = verdicts[i] == VERDICT_ACCEPTED ? exp(-(norms[i] - low) / temperature) : 0.0;
+		ret_weights[i] = verdicts[i] == VERDICT_ACCEPTED ? factors[i] * exp(-(norms[i] - low) / temperature) : 0.0;
 		sum += ret_weights[i];
 	}
 	for (size_t i = 0; i < count && accepted > 0; i++)

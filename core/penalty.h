@@ -13,10 +13,10 @@ struct detector {
 	uint64_t count;
 	double mean, var;
 	uint64_t streak;   /* outliers in a row */
-	uint64_t interval; /* sync.interval of what it has seen, local steps: with another one the level of norms is another */
+	double interval;   /* sync.interval, or minus sync.period, of what it has seen: another one is another level of norms */
 };
 
-/* What a norm is judged by: the detector as it is, or a fresh one if sync.interval has changed since. Without this, `set
+/* What a norm is judged by: the detector as it is, or a fresh one if the interval or period has changed since. Without this, `set
  * sync.interval` to a larger value would make outliers of everybody, and roll rounds back until patience ends. */
 struct detector penalty_begin(const struct detector *detector, const struct ring_settings *settings);
 
@@ -29,9 +29,9 @@ double penalty_sd(const struct detector *detector);
 enum verdict penalty_judge(const struct detector *detector, const struct ring_settings *settings, double norm,
 			   struct detector *ret_next, double *ret_z);
 
-/* ret_weights[i] = exp(-(norms[i] - min) / temperature) / sum over the accepted, 0 for the others; sums in rank order.
- * All arrays [count]. Returns how many are accepted (0: all weights are 0). */
-size_t penalty_weights(const double *norms, const enum verdict *verdicts, size_t count, double temperature,
-		       double *ret_weights);
+/* ret_weights[i] = factors[i] exp(-(norms[i] - min) / temperature) / sum over the accepted, 0 for the others; sums in rank
+ * order. factors: all 1, or the local steps (> 0). All arrays [count]. Returns how many are accepted (0: all weights are 0). */
+size_t penalty_weights(const double *norms, const enum verdict *verdicts, const double *factors, size_t count,
+		       double temperature, double *ret_weights);
 
 #endif

@@ -12,10 +12,38 @@
 
 static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
 
+/* When the next round shall begin, told to the worker: by steps at once, by time not before the period has passed. */
+static void schedule(const struct ring_settings *settings, struct actions *actions)
+{
+	bool is_by_time = settings->value[SYNC_PERIOD] > 0;
+	actions_add(actions, ACTION_SCHEDULE)->number = is_by_time ? SCHEDULE_LATER : (uint64_t)settings->value[SYNC_INTERVAL];
+}
+
+/* Begins the period that ends with the next round, if rounds are by time. */
+static void begin_period(struct sync *sync, uint64_t now_us)
+{
+	double period_us = 1e6 * setting(sync, SYNC_PERIOD);
+	sync->due_us = period_us > 0 ? now_us + (uint64_t)period_us : UINT64_MAX;
+}
+
+/* Lets the worker offer at its next boundary once the period has passed. */
+static void watch_period(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	if (sync->offered || sync->finished || sync->due_us == UINT64_MAX)
+		return;
+	if (now_us < sync->due_us) {
+		actions_wake(actions, sync->due_us);
+		return;
+	}
+	sync->due_us = UINT64_MAX;
+	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_MIN_STEPS);
+}
+
 void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	sync->progress_us = now_us;
-	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_INTERVAL);
+	schedule(&sync->settings, actions);
+	begin_period(sync, now_us);
 }
 
 int round_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
@@ -139,8 +167,10 @@ static void agree(struct sync *sync, struct actions *actions)
 						    .peer = proposal_origin(&change), .round = round, .a = change.id});
 	}
 	note_lateness(sync, round);
-	uint64_t interval = (uint64_t)sync->next_settings.value[SYNC_INTERVAL];
-	actions_add(actions, ACTION_SCHEDULE)->number = sync->finishing ? 0 : interval;
+	if (sync->finishing)
+		actions_add(actions, ACTION_SCHEDULE)->number = 0;
+	else
+		schedule(&sync->next_settings, actions);
 }
 
 /* ---- Scalars complete: weights, then reduce ---- */
@@ -161,11 +191,13 @@ static void begin_mean(struct sync *sync, uint32_t index, uint64_t now_us, struc
 	struct sync_layer *layer = &sync->state[index];
 	uint64_t round = layer->round + 1;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
-		sync->norms[rank] = sync_record_at(sync, round, index, rank)->norm;
-		sync->verdicts[rank] = sync_record_at(sync, round, index, rank)->verdict;
+		const struct record *record = sync_record_at(sync, round, index, rank);
+		sync->norms[rank] = record->norm;
+		sync->verdicts[rank] = record->verdict;
+		sync->steps[rank] = setting(sync, PENALTY_BY_STEPS) != 0 ? (double)u64_max(record->steps, 1) : 1.0;
 	}
 	double *weights = sync_weight_at(sync, round, index, 0);
-	layer->accepted = (uint32_t)penalty_weights(sync->norms, sync->verdicts, sync->count,
+	layer->accepted = (uint32_t)penalty_weights(sync->norms, sync->verdicts, sync->steps, sync->count,
 						    setting(sync, PENALTY_TEMPERATURE), weights);
 	layer->times_us[0] = now_us - layer->mark_us;
 	layer->times_us[1] = 0;
@@ -248,6 +280,7 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->next_start = sync->first_open = sync->wanted = 0;
 	sync->sync_us = now_us - sync->offer_us;
 	sync->done_us = now_us;
+	begin_period(sync, now_us);
 	sync->round_bytes = sync->link->sent_bytes - sync->begin_bytes;
 	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
 					    .b = sync->round_bytes});
@@ -296,6 +329,7 @@ void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 		actions_wake(actions, now_us);
 	if (sync->offered && sync->first_open == sync->layer_count)
 		end_round(sync, now_us, actions);
+	watch_period(sync, now_us, actions);
 }
 
 /* ---- To the ring ---- */

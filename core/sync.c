@@ -275,6 +275,7 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	sync->weights = piece(block, &used, cells * sizeof *sync->weights);
 	sync->confirms = piece(block, &used, cells * sizeof *sync->confirms);
 	sync->norms = piece(block, &used, n * sizeof *sync->norms);
+	sync->steps = piece(block, &used, n * sizeof *sync->steps);
 	sync->verdicts = piece(block, &used, n * sizeof *sync->verdicts);
 	sync->buffers = piece(block, &used, sync->buffer_count * sizeof *sync->buffers);
 	void *proposals = piece(block, &used, proposals_size(config->count));
@@ -303,7 +304,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 {
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
 			      .layers = config->layers, .link = link, .settings = *config->settings,
-			      .next_settings = *config->settings, .round = config->round};
+			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX};
 	lay_out(sync, block, config);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		sync->state[i].round = config->round;

@@ -69,6 +69,7 @@ struct sync {
 	uint32_t wanted;              /* layers below were asked for by the worker */
 	struct offer offer;
 	uint64_t offer_us, done_us;   /* of the last offer; of the last round's end */
+	uint64_t due_us;              /* with rounds by time: when the worker shall offer; UINT64_MAX: told, or not known yet */
 	uint64_t sync_us, begin_bytes, round_bytes;
 	uint64_t progress_us;         /* something moved */
 	uint64_t first_us[2];         /* first record of the first layer, by parity */
@@ -80,7 +81,7 @@ struct sync {
 	double *weights;              /* [2][layer_count][count] */
 	struct sync_confirm *confirms;/* [2][layer_count][count] */
 	struct sync_buffer *buffers;  /* [buffer_count] */
-	double *norms;                /* [count] scratch */
+	double *norms, *steps;        /* [count] scratch */
 	enum verdict *verdicts;       /* [count] scratch */
 	struct proposals proposals;
 };

@@ -445,8 +445,9 @@ static void prepare_worker(struct driver *driver)
 	atomic_store(&header->paused, 0);
 	atomic_store(&header->round, driver->record.round);
 	tell_overlap(driver);
-	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0)
-		schedule(driver, (uint64_t)driver->record.settings.value[SYNC_INTERVAL]);
+	const double *settings = driver->record.settings.value;
+	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && settings[SYNC_PERIOD] == 0)
+		schedule(driver, (uint64_t)settings[SYNC_INTERVAL]);
 	driver->must_ring = true;
 }
 

@@ -10,8 +10,9 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 {
 	const double warmup = settings->value[PENALTY_WARMUP], alpha = settings->value[PENALTY_ALPHA];
 	*ret_z = 0.0;
-	if (detector->interval != settings->value[SYNC_INTERVAL])
-		*detector = (struct formula_detector){.interval = settings->value[SYNC_INTERVAL]};
+	double period = settings->value[SYNC_PERIOD], interval = period > 0.0 ? 0.0 : settings->value[SYNC_INTERVAL];
+	if (detector->interval != interval || detector->period != period)
+		*detector = (struct formula_detector){.interval = interval, .period = period};
 	if (isnan(norm) || isinf(norm))
 		return VERDICT_NONFINITE;
 	if (detector->count >= warmup && detector->var > 0.0)
@@ -35,8 +36,10 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 	return VERDICT_ACCEPTED;
 }
 
-size_t formula_weights(const struct record *records, size_t count, double temperature, double *ret_weights)
+size_t formula_weights(const struct record *records, size_t count, const struct ring_settings *settings, double *ret_weights)
 {
+	const double temperature = settings->value[PENALTY_TEMPERATURE];
+	const bool is_by_steps = settings->value[PENALTY_BY_STEPS] == 1.0;
 	double low = INFINITY, sum = 0.0;
 	size_t accepted = 0;
 	for (size_t n = 0; n < count; n++)
@@ -47,6 +50,8 @@ size_t formula_weights(const struct record *records, size_t count, double temper
 	for (size_t n = 0; n < count; n++) {
 		bool takes_part = records[n].verdict == VERDICT_ACCEPTED;
 		ret_weights[n] = takes_part ? exp((low - records[n].norm) / temperature) : 0.0;
+		if (is_by_steps)
+			ret_weights[n] *= (double)records[n].steps;
 		sum += ret_weights[n];
 	}
 	for (size_t n = 0; n < count; n++)

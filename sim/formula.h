@@ -9,7 +9,7 @@
 /* A peer's detector for one layer. All zero is the start. */
 struct formula_detector {
 	double count, mean, var, streak;
-	double interval; /* sync.interval that it has learned at */
+	double interval, period; /* sync.interval and sync.period that it has learned at */
 };
 
 /* Judges a norm and advances the detector. *ret_z: 0 where it is not defined. */
@@ -17,7 +17,7 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 			   double *ret_z);
 
 /* ret_weights [count] from the records of all peers. Returns how many are accepted. */
-size_t formula_weights(const struct record *records, size_t count, double temperature, double *ret_weights);
+size_t formula_weights(const struct record *records, size_t count, const struct ring_settings *settings, double *ret_weights);
 
 /* ||anchor - theta||, arrays [size]. */
 double formula_norm(const float *anchor, const float *theta, size_t size);

@@ -331,8 +331,7 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	double scale;
-	size_t accepted = formula_weights(meeting->records, ledger->peers, settings->value[PENALTY_TEMPERATURE],
-					  meeting->weights);
+	size_t accepted = formula_weights(meeting->records, ledger->peers, settings, meeting->weights);
 	if (accepted == 0) {
 		ledger->counts.rollbacks++;
 		if (memcmp(result->anchor, layer->anchor, layer->size * sizeof(float)) != 0 ||

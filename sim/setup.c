@@ -58,6 +58,9 @@ static struct ring_settings draw_settings(struct dice *dice)
 	value[PENALTY_CLIP] = dice_chance(dice, 0.5) ? 10.0 : 0.05 + dice_unit(dice);
 	value[WIRE_CHUNK] = (double)(4 * dice_magnitude(dice, 16, 256));
 	value[SYNC_OVERLAP] = dice_chance(dice, 0.7);
+	value[SYNC_PERIOD] = dice_chance(dice, 0.2) ? 0.001 * (double)dice_magnitude(dice, 1, 2000) : 0.0;
+	value[SYNC_MIN_STEPS] = (double)dice_between(dice, 1, 4);
+	value[PENALTY_BY_STEPS] = dice_chance(dice, 0.3);
 	value[METHOD] = (double)dice_between(dice, 0, METHOD_COUNT - 1);
 	value[WIRE_WINDOW] = (double)dice_magnitude(dice, 1024, 65536);
 	return settings;

@@ -103,7 +103,7 @@ static void method_presets_what_no_file_gives(void **state)
 	}
 	assert_string_equal(config_text(&config, SYNC_OVERLAP), "none");
 	config_close(&config);
-	refuses("method = sgd\n", EDIT_ERROR_INVALID, ":1: method: \"sgd\" does not fit, expected one of edit diloco local-sgd");
+	refuses("method = sgd\n", EDIT_ERROR_INVALID, ":1: method: \"sgd\" does not fit, expected one of edit a-edit diloco local-sgd");
 }
 
 static void unknown_names_are_refused_with_file_and_line(void **state)

@@ -233,6 +233,46 @@ static void local_sgd_is_the_parameters_mean(void **state)
 	lab_free(lab);
 }
 
+static void rounds_by_time_begin_when_the_period_has_passed(void **state)
+{
+	(void)state;
+	const size_t size = 9;
+	struct ring_settings settings = ring_settings_standard();
+	settings.value[SYNC_PERIOD] = 2;
+	settings.value[SYNC_MIN_STEPS] = 3;
+	struct lab *lab = lab_new(3, &size, 1, &settings, NULL, 0);
+	lab_gather(lab);
+	for (int round = 0; round < 3; round++) {
+		for (size_t n = 0; n < 3; n++)
+			assert_true(lab->members[n].schedule == SCHEDULE_LATER);
+		lab_pass(lab, 900000);
+		for (size_t n = 0; n < 3; n++)
+			assert_true(lab->members[n].schedule == SCHEDULE_LATER);
+		lab_pass(lab, 1200000);
+		for (size_t n = 0; n < 3; n++)
+			assert_int_equal(lab->members[n].schedule, 3);
+		uint64_t told = lab->members[0].scheduled_count;
+		lab_pass(lab, 3000000); /* steps are long: said once */
+		assert_int_equal(lab->members[0].scheduled_count, told);
+		if (round == 2)
+			lab_event(lab, 1, set_event(SYNC_PERIOD, 0, 0));
+		offer_all(lab, false);
+	}
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(lab->members[n].schedule, 128);
+	lab_pass(lab, 5000000);
+	assert_int_equal(lab->members[0].schedule, 128);
+	lab_event(lab, 1, set_event(METHOD, METHOD_A_EDIT, 0));
+	offer_all(lab, false);
+	assert_true(lab->members[2].schedule == SCHEDULE_LATER);
+	lab_pass(lab, 600 * 1000000);
+	assert_int_equal(lab->members[2].schedule, 3);
+	offer_all(lab, true);
+	lab_pass(lab, 1300 * 1000000);
+	assert_int_equal(lab->members[2].schedule, 0); /* the run is over: nothing is due any more */
+	lab_free(lab);
+}
+
 /* One that waited in a member alone could be lost with a neighbour's restart, and would then hold up all others for ever. */
 static void change_is_refused_until_the_ring_is_complete(void **state)
 {
@@ -529,6 +569,7 @@ int main(void)
 		cmocka_unit_test(change_is_taken_by_all_after_the_same_round),
 		cmocka_unit_test(method_sets_all_that_it_presets_after_one_round),
 		cmocka_unit_test(local_sgd_is_the_parameters_mean),
+		cmocka_unit_test(rounds_by_time_begin_when_the_period_has_passed),
 		cmocka_unit_test(change_is_refused_until_the_ring_is_complete),
 		cmocka_unit_test(change_bound_to_a_round_is_taken_after_exactly_it),
 		cmocka_unit_test(change_not_held_by_all_before_its_round_is_dropped_by_all),

@@ -10,6 +10,8 @@
 
 #include "tests/reference_edit.h"
 
+static const double ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+
 static void assert_near(double x, double expected, double relative)
 {
 	if (fabs(x - expected) > relative * fmax(fabs(expected), 1e-300))
@@ -41,7 +43,7 @@ static void judge_layer(const struct reference_case *history, const struct refer
 		assert_near(next.var, expected->detector[n].var, 1e-12);
 		accepted += verdict == VERDICT_ACCEPTED;
 	}
-	size_t counted = penalty_weights(expected->norm, expected->verdict, history->peers,
+	size_t counted = penalty_weights(expected->norm, expected->verdict, ones, history->peers,
 					 history->settings.value[PENALTY_TEMPERATURE], weights);
 	assert_int_equal(counted, accepted);
 	assert_int_equal(counted > 0, expected->stepped);
@@ -171,7 +173,7 @@ static void another_interval_is_another_level_of_norms(void **state)
 	(void)state;
 	struct ring_settings settings = ring_settings_standard();
 	const struct detector learned = {.count = 30, .mean = 1.0, .var = 0.01, .streak = 1,
-					 .interval = (uint64_t)settings.value[SYNC_INTERVAL]};
+					 .interval = settings.value[SYNC_INTERVAL]};
 	struct detector detector = penalty_begin(&learned, &settings), next;
 	double z;
 	assert_memory_equal(&detector, &learned, sizeof learned);
@@ -194,12 +196,25 @@ static void weights_skip_the_rejected_even_if_their_norm_is_nan(void **state)
 	const enum verdict verdicts[] = {VERDICT_NONFINITE, VERDICT_ACCEPTED, VERDICT_OUTLIER, VERDICT_ACCEPTED,
 					 VERDICT_ABSENT};
 	double weights[5];
-	assert_int_equal(penalty_weights(norms, verdicts, 5, 1.0, weights), 2);
+	assert_int_equal(penalty_weights(norms, verdicts, ones, 5, 1.0, weights), 2);
 	assert_true(weights[0] == 0.0);
 	assert_true(weights[2] == 0.0);
 	assert_true(weights[4] == 0.0);
 	assert_near(weights[1], 1.0 / (1.0 + exp(-1.0)), 1e-15);
 	assert_near(weights[1] + weights[3], 1.0, 1e-15);
+}
+
+static void weights_by_steps_are_in_their_proportion(void **state)
+{
+	(void)state;
+	const double norms[] = {2.0, 2.0, 3.0, NAN}, steps[] = {10, 40, 40, 1000};
+	const enum verdict verdicts[] = {VERDICT_ACCEPTED, VERDICT_ACCEPTED, VERDICT_ACCEPTED, VERDICT_NONFINITE};
+	double weights[4];
+	assert_int_equal(penalty_weights(norms, verdicts, steps, 4, 1.0, weights), 3);
+	assert_near(weights[1], 4 * weights[0], 1e-15);
+	assert_near(weights[2], exp(-1.0) * weights[1], 1e-15);
+	assert_near(weights[0] + weights[1] + weights[2], 1.0, 1e-15);
+	assert_true(weights[3] == 0.0);
 }
 
 static void weights_of_huge_norms_are_finite_and_sum_to_one(void **state)
@@ -208,7 +223,7 @@ static void weights_of_huge_norms_are_finite_and_sum_to_one(void **state)
 	const double norms[] = {1e300, 1e300, 1.7e308};
 	const enum verdict verdicts[] = {VERDICT_ACCEPTED, VERDICT_ACCEPTED, VERDICT_ACCEPTED};
 	double weights[3];
-	assert_int_equal(penalty_weights(norms, verdicts, 3, 1e-6, weights), 3);
+	assert_int_equal(penalty_weights(norms, verdicts, ones, 3, 1e-6, weights), 3);
 	assert_true(weights[0] == 0.5);
 	assert_true(weights[1] == 0.5);
 	assert_true(weights[2] == 0.0);
@@ -220,7 +235,7 @@ static void weights_are_zero_when_nobody_is_accepted(void **state)
 	const double norms[] = {1.0, NAN};
 	const enum verdict verdicts[] = {VERDICT_OUTLIER, VERDICT_NONFINITE};
 	double weights[] = {5.0, 5.0};
-	assert_int_equal(penalty_weights(norms, verdicts, 2, 1.0, weights), 0);
+	assert_int_equal(penalty_weights(norms, verdicts, ones, 2, 1.0, weights), 0);
 	assert_true(weights[0] == 0.0);
 	assert_true(weights[1] == 0.0);
 }
@@ -235,6 +250,7 @@ int main(void)
 		cmocka_unit_test(only_norms_above_the_mean_are_outliers),
 		cmocka_unit_test(another_interval_is_another_level_of_norms),
 		cmocka_unit_test(weights_skip_the_rejected_even_if_their_norm_is_nan),
+		cmocka_unit_test(weights_by_steps_are_in_their_proportion),
 		cmocka_unit_test(weights_of_huge_norms_are_finite_and_sum_to_one),
 		cmocka_unit_test(weights_are_zero_when_nobody_is_accepted),
 	};

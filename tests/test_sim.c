@@ -167,7 +167,7 @@ static void formula_layer(const struct reference_case *history, size_t layer_ind
 			}
 			assert_close(detectors[n].var, expected->detector[n].var, 1e-12);
 		}
-		formula_weights(records, peers, history->settings.value[PENALTY_TEMPERATURE], weights);
+		formula_weights(records, peers, &history->settings, weights);
 		for (size_t n = 0; n < peers; n++)
 			assert_close(weights[n], expected->weight[n], 1e-12);
 		if (!expected->stepped)
