@@ -374,7 +374,8 @@ def test_client_that_takes_no_replies_costs_the_others_nothing(ring):
             assert time.monotonic() - begin < 2 * SLOW
             node.wait_for_round(after["round"] + 1)
         deaf.stdin.close()
-    assert after["memory_bytes"] < before + (16 << 20) * SLOW
+    if SLOW == 1:  # sanitizers keep freed memory
+        assert after["memory_bytes"] < before + (16 << 20)
 
 
 def test_round_is_measured_and_told(ring):
