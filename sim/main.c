@@ -155,7 +155,7 @@ static bool print_coverage(const uint64_t *coverage, uint64_t worlds, bool is_ch
 	bool is_enough = true;
 	for (int i = 0; i < COVERAGE_COUNT; i++) {
 		/* In few worlds chance rules. */
-		uint64_t minimum = is_checked && worlds >= 100 ? items[i].minimum * worlds / 1000 : 0;
+		uint64_t minimum = is_checked && worlds >= 1000 ? items[i].minimum * worlds / 1000 : 0;
 		bool is_low = coverage[i] < minimum;
 		printf("  %-14s %12" PRIu64, items[i].text, coverage[i]);
 		printf(is_low ? "  too few: at least %" PRIu64 " expected\n" : "\n", minimum);

@@ -74,7 +74,7 @@ mutant "acknowledges one frame too many" core/link.c 's/\*ret_received = link->e
 mutant "buffers are reused while still to be sent" core/round.c 's/sync->link->acknowledged >= buffer->free_after/true/'
 
 # ---- Rounds, changes, members ----
-mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value\[change->setting\] = /sync->settings.value[change->setting] = sync->next_settings.value[change->setting] = /'
+mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value\[setting\] = /sync->settings.value[setting] = sync->next_settings.value[setting] = /'
 mutant "a change is taken without agreement" core/round.c 's/is_agreed &= record->change == digest;/;/'
 mutant "a bound change is taken a round early" core/proposal.c 's/proposal->change\.at_round != round\)/proposal->change.at_round != round + 1)/'
 mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = true;/sync->paused = sync->rank != 1;/'
@@ -82,7 +82,7 @@ mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoi
 mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
 mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
 mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (memory->size > 0) memory->theta[0] += 1.0f;/'
-mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss
+mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss,jitter --peers 3
 mutant "changes wait in a ring that is not complete" core/node.c 's/node->view\.complete \? sync_propose/true ? sync_propose/'
 mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
 mutant "rolls are not said again" core/node.c 's/if \(node->view\.rolled\[rank\]\)/if (false)/'
