@@ -31,7 +31,7 @@ static struct sync_config sync_config_of(const struct node_config *config)
 {
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
-				    .detectors = config->detectors, .settings = &config->settings};
+				    .finished = config->finished, .detectors = config->detectors, .settings = &config->settings};
 }
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -398,10 +398,10 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 
 static enum node_phase phase_of(const struct node *node)
 {
-	if (!node->view.complete)
-		return NODE_GATHERING;
 	if (node->sync.finished)
 		return NODE_FINISHED;
+	if (!node->view.complete)
+		return NODE_GATHERING;
 	if (node->sync.offered)
 		return NODE_SYNCING;
 	return node->sync.paused ? NODE_PAUSED : NODE_TRAINING;

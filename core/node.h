@@ -19,6 +19,7 @@ struct node_config {
 	const struct layer *layers;     /* [layer_count]; must outlive the node */
 	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
 	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
+	bool finished;                  /* the run had ended before this start */
 	const struct detector *detectors; /* [layer_count] or NULL for fresh ones */
 	struct ring_settings settings;
 	uint64_t heartbeat_us;          /* interval of heartbeats: 1 s */

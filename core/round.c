@@ -42,7 +42,8 @@ static void watch_period(struct sync *sync, uint64_t now_us, struct actions *act
 void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	sync->progress_us = now_us;
-	schedule(&sync->settings, actions);
+	if (!sync->finished)
+		schedule(&sync->settings, actions);
 	begin_period(sync, now_us);
 }
 

@@ -304,7 +304,8 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 {
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
 			      .layers = config->layers, .link = link, .settings = *config->settings,
-			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX};
+			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
+			      .finished = config->finished};
 	lay_out(sync, block, config);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		sync->state[i].round = config->round;

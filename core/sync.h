@@ -51,6 +51,7 @@ struct sync_config {
 	const struct layer *layers; /* [layer_count] */
 	uint32_t layer_count;
 	uint64_t round;
+	bool finished;              /* the run had ended before */
 	const struct detector *detectors; /* [layer_count] or NULL */
 	const struct ring_settings *settings;
 };

@@ -115,9 +115,19 @@ static void attach_worker(struct daemon *daemon)
 		 run->description.layer_count, run->description.size, run->is_resumed ? ", resumes" : "");
 }
 
+/* A run that begins anew beside checkpoints: what was in runtime_dir may have been lost with the power. */
+static void tell_checkpoint(const struct daemon *daemon)
+{
+	if (daemon->checkpoint.newest[0] && !daemon->run.is_found)
+		log_line(LEVEL_WARNING,
+			 "the run begins anew, not from the checkpoint %s; to go on from it, give it to the workers as their model",
+			 daemon->checkpoint.newest);
+}
+
 static void start_worker(struct daemon *daemon)
 {
 	struct line why = {""};
+	bool is_first = !daemon->driver.node;
 	int error = run_begin(&daemon->run, daemon->incarnation, &why);
 	if (!error && !daemon->driver.node)
 		error = driver_start(&daemon->driver, daemon->now_us, &why);
@@ -125,6 +135,8 @@ static void start_worker(struct daemon *daemon)
 		refuse_worker(daemon, &why);
 		return;
 	}
+	if (is_first)
+		tell_checkpoint(daemon);
 	if (daemon->had_worker)
 		driver_count_restart(&daemon->driver);
 	daemon->had_worker = true;

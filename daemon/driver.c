@@ -431,6 +431,7 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 		.rank = config->rank, .member_count = config->member_count, .incarnation = driver->incarnation,
 		.names = (const char *const *)config->names, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
+		.finished = atomic_load(&run->segment.header->stop) != 0,
 		.detectors = detectors, .settings = run->state.head->run.settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,

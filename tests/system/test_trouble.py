@@ -248,6 +248,46 @@ def test_what_an_earlier_run_left_is_never_begun_anew_unasked(ring, spoil, text)
     assert text in node.status()["degraded"]
 
 
+@pytest.mark.parametrize("again", [[0, 1], [1]])
+def test_run_that_has_ended_is_so_after_a_restart_too(ring, again):
+    r, hashes = finished(ring, "--steps", 20)
+    for number in again:
+        node = r.nodes[number]
+        node.worker.wait(10)
+        node.stop()
+    for number in again:
+        node = r.nodes[number]
+        node.start()
+        node.start_worker("--steps", 20)
+        assert node.worker.wait(10) == 0
+    for number in again:
+        node = r.nodes[number]
+        assert node.ctl("wait", "finished", "--timeout", 5 * SLOW)["round"] == 4
+        assert "the run is finished" in node.ctl("set", "outer.lr", 0.5, status=4)["text"]
+        assert node.ctl("wait", "round", 5, "--timeout", 5 * SLOW, status=4)["exit_status"] == 4
+    if len(again) == 2:
+        assert r.nodes[0].ctl("wait", "healthy", "--timeout", 5 * SLOW)["phase"] == "finished"
+        assert len(hashes) == 3
+
+
+def test_run_that_begins_anew_beside_a_checkpoint_says_so(ring):
+    r = ring(1)
+    node = r.nodes[0]
+    for begins_anew in (False, False, True):
+        if begins_anew:  # as after a loss of power
+            for file in (node.folder / "run").iterdir():
+                file.unlink()
+        before = node.log().count("begins anew") if node.starts else 0
+        node.start()
+        node.start_worker("--steps", 20)
+        r.wait_until_finished()
+        node.wait_for_log("checkpoint of round 4")
+        node.worker.wait(10)
+        node.stop()
+        assert node.log().count("begins anew") == before + begins_anew
+    assert f"not from the checkpoint {node.folder}/state/checkpoints/round-000004; to go on from it" in node.log()
+
+
 # ---- Clocks ----
 
 CLOCK = r"""
