@@ -43,7 +43,8 @@ static const char doc_after[] =
 	"JSON: \"version\" is 1; names and units are those of control.proto (_us: microseconds); numbers that are not finite "
 	"are the strings \"nan\", \"inf\", \"-inf\"; identities and hashes are strings of 16 hexadecimal digits.";
 
-const char *argp_program_version = "editctl " EDIT_VERSION;
+/* Where argp looks for it: not hidden, unlike all else. */
+__attribute__((visibility("default"))) const char *argp_program_version = "editctl " EDIT_VERSION;
 
 int arguments_read_seconds(const char *text, double low, double high, double *ret_s)
 {

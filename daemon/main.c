@@ -41,7 +41,8 @@ static const struct argp parser = {
 	NULL,         NULL,
 	NULL};
 
-const char *argp_program_version = "editd " EDIT_VERSION;
+/* Where argp looks for it: not hidden, unlike all else. */
+__attribute__((visibility("default"))) const char *argp_program_version = "editd " EDIT_VERSION;
 
 /* Levels of node.log_level, in the order of its choices. */
 static const int levels[] = {LEVEL_ERROR, LEVEL_WARNING, LEVEL_NOTICE, LEVEL_INFO, LEVEL_DEBUG};

@@ -10,7 +10,8 @@
 #include "core/layer.h"
 #include "sim/world.h"
 
-const char *argp_program_version = "edit-sim " EDIT_VERSION;
+/* Where argp looks for it: not hidden, unlike all else. */
+__attribute__((visibility("default"))) const char *argp_program_version = "edit-sim " EDIT_VERSION;
 
 static struct trace trace;
 static struct world_config running; /* for check_failed */

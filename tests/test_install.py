@@ -86,6 +86,10 @@ class Install(unittest.TestCase):
         paths = [self.in_prefix("lib/systemd/system/" + unit) for unit in UNITS]
         self.assertEqual(run("systemd-analyze", "verify", "--man=no", *paths), (0, ""))
 
+    def test_every_program_tells_its_version(self):
+        for program in ("editd", "edit-worker", "editctl", "edit-sim"):
+            self.assertEqual(run(self.in_prefix("bin/" + program), "--version"), (0, program + " 0.1.0\n"))
+
     def test_another_program_links_the_library(self):
         source, program = os.path.join(self.root, "worker.c"), os.path.join(self.root, "worker")
         with open(source, "w", encoding="utf-8") as file:
