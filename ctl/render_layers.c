@@ -7,6 +7,21 @@
 #include "ctl/table.h"
 #include "ctl/unit.h"
 
+/* What a round measures; before the layer's first one there is nothing to show. */
+static void add_measures(struct table *table, const Edit__Control__Layer *layer)
+{
+	if (layer->round == 0) {
+		for (int i = 0; i < 5; i++)
+			table_cell(table, TONE_PLAIN, "-");
+		return;
+	}
+	table_cell(table, TONE_PLAIN, unit_time(layer->scalars_us).text);
+	table_cell(table, TONE_PLAIN, unit_time(layer->reduce_us).text);
+	table_cell(table, TONE_PLAIN, unit_time(layer->gather_us).text);
+	table_cell(table, TONE_PLAIN, unit_real(layer->mean_norm).text);
+	table_format(table, TONE_PLAIN, "%" PRIu32, layer->accepted);
+}
+
 void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour)
 {
 	static const char *const titles[] = {"LAYER", "SIZE", "ROUND", "STATE", "SCALARS", "REDUCE", "GATHER", "MEAN NORM",
@@ -20,11 +35,7 @@ void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour)
 		table_format(table, TONE_PLAIN, "%" PRIu64, layer->size);
 		table_format(table, TONE_PLAIN, "%" PRIu64, layer->round);
 		table_cell(table, TONE_PLAIN, layer->state);
-		table_cell(table, TONE_PLAIN, unit_time(layer->scalars_us).text);
-		table_cell(table, TONE_PLAIN, unit_time(layer->reduce_us).text);
-		table_cell(table, TONE_PLAIN, unit_time(layer->gather_us).text);
-		table_cell(table, TONE_PLAIN, unit_real(layer->mean_norm).text);
-		table_format(table, TONE_PLAIN, "%" PRIu32, layer->accepted);
+		add_measures(table, layer);
 	}
 	table_print(table, out, colour);
 	table_free(table);
@@ -72,7 +83,7 @@ static void add_hashes(struct table *table, const Edit__Control__LayerHash *laye
 		table_cell(table, TONE_PLAIN, i == 0 ? layer->layer : "");
 		table_format(table, TONE_PLAIN, "%" PRIu64, member->round);
 		table_cell(table, tone, hash);
-		table_cell(table, tone, i > 0 ? "" : layer->equal ? "equal" : "DIFFERS");
+		table_cell(table, tone, i > 0 || (layer->equal && member->round == 0) ? "" : layer->equal ? "equal" : "DIFFERS");
 		table_cell(table, tone, members);
 	}
 }
@@ -89,7 +100,9 @@ void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour)
 	table_print(table, out, colour);
 	table_free(table);
 	char text[128];
-	if (hashes->equal)
+	if (hashes->equal && hashes->round == 0)
+		snprintf(text, sizeof(text), "before the end of the first round: no hashes to compare yet");
+	else if (hashes->equal)
 		snprintf(text, sizeof(text), "round %" PRIu64 ": all members hold the same bits", hashes->round);
 	else
 		snprintf(text, sizeof(text), "round %" PRIu64 ": %zu of %zu layers differ", hashes->round, differing,

@@ -21,18 +21,29 @@ static bool state_is_good(const char *state)
 	return strcmp(state, "self") == 0 || strcmp(state, "live") == 0;
 }
 
-static void add_peer(struct table *table, const Edit__Control__Peer *peer)
+/* What a round measures; before the first one there is nothing to show. */
+static void add_measures(struct table *table, const Edit__Control__Peer *peer, bool is_measured)
+{
+	if (!is_measured) {
+		for (int i = 0; i < 5; i++)
+			table_cell(table, TONE_PLAIN, "-");
+		return;
+	}
+	loss_cell(table, peer->loss);
+	table_cell(table, TONE_PLAIN, unit_rate(peer->tokens_per_second).text);
+	table_cell(table, TONE_PLAIN, unit_time(peer->lateness_us).text);
+	table_cell(table, TONE_PLAIN, unit_time(peer->lateness_mean_us).text);
+	table_cell(table, TONE_PLAIN, unit_time(peer->exposed_us).text);
+}
+
+static void add_peer(struct table *table, const Edit__Control__Peer *peer, bool is_measured)
 {
 	table_cell(table, TONE_PLAIN, peer->name);
 	table_cell(table, state_is_good(peer->state) ? TONE_GOOD : TONE_BAD, peer->state);
 	table_cell(table, TONE_PLAIN, peer->address);
 	table_format(table, TONE_PLAIN, "%" PRIu64, peer->steps);
 	table_cell(table, TONE_PLAIN, unit_count(peer->tokens).text);
-	loss_cell(table, peer->loss);
-	table_cell(table, TONE_PLAIN, unit_rate(peer->tokens_per_second).text);
-	table_cell(table, TONE_PLAIN, unit_time(peer->lateness_us).text);
-	table_cell(table, TONE_PLAIN, unit_time(peer->lateness_mean_us).text);
-	table_cell(table, TONE_PLAIN, unit_time(peer->exposed_us).text);
+	add_measures(table, peer, is_measured);
 	table_format(table, peer->left_out > 0 ? TONE_BAD : TONE_PLAIN, "%" PRIu32, peer->left_out);
 	table_cell(table, TONE_PLAIN, peer->neighbour ? unit_time(peer->silent_us).text : "-");
 }
@@ -43,8 +54,11 @@ void render_peers(FILE *out, const Edit__Control__Peers *peers, bool colour)
 					     "TOKENS/S", "LATE", "LATE, MEAN", "EXPOSED", "LEFT OUT", "SILENT"};
 	struct table *table = table_new("lllrrrrrrrrr", titles);
 	for (size_t i = 0; i < peers->n_peers; i++)
-		add_peer(table, peers->peers[i]);
-	fprintf(out, "after round %" PRIu64 "\n", peers->round);
+		add_peer(table, peers->peers[i], peers->round > 0);
+	if (peers->round > 0)
+		fprintf(out, "after round %" PRIu64 "\n", peers->round);
+	else
+		fputs("before the end of the first round\n", out);
 	table_print(table, out, colour);
 	table_free(table);
 	for (size_t i = 0; i < peers->n_peers; i++) {
@@ -74,11 +88,15 @@ static void summarise(FILE *out, const Edit__Control__Penalties *penalties, bool
 	size_t left_out = 0, all = 0;
 	char text[128];
 	for (size_t i = 0; i < penalties->n_peers; i++) {
-		all += penalties->peers[i]->n_layers;
-		for (size_t l = 0; l < penalties->peers[i]->n_layers; l++)
+		for (size_t l = 0; l < penalties->peers[i]->n_layers; l++) {
+			all += penalties->peers[i]->layers[l]->round > 0;
 			left_out += is_left_out(penalties->peers[i]->layers[l]);
+		}
 	}
-	snprintf(text, sizeof(text), "after round %" PRIu64 ": %zu of %zu left out", penalties->round, left_out, all);
+	if (all == 0)
+		snprintf(text, sizeof(text), "before the first round: nobody has been judged");
+	else
+		snprintf(text, sizeof(text), "after round %" PRIu64 ": %zu of %zu left out", penalties->round, left_out, all);
 	table_text(out, left_out > 0 ? TONE_BAD : TONE_PLAIN, colour, text);
 	fputc('\n', out);
 }
@@ -93,20 +111,25 @@ static void add_penalty(struct table *table, const Edit__Control__Penalties *pen
 	table_cell(table, tone, left_out ? ">" : "");
 	table_cell(table, TONE_TITLE, is_first ? peer->name : "");
 	table_cell(table, tone, layer_name(penalties, penalty));
-	table_cell(table, tone, unit_real(penalty->norm).text);
-	table_cell(table, tone, unit_real(penalty->mean).text);
-	table_cell(table, tone, unit_real(penalty->sd).text);
-	table_format(table, tone, "%.2f", penalty->z);
-	table_format(table, tone, "%.4f", penalty->weight);
-	table_cell(table, tone, penalty->verdict);
-	if (is_first) {
+	if (penalty->round > 0) {
+		table_cell(table, tone, unit_real(penalty->norm).text);
+		table_cell(table, tone, unit_real(penalty->mean).text);
+		table_cell(table, tone, unit_real(penalty->sd).text);
+		table_format(table, tone, "%.2f", penalty->z);
+		table_format(table, tone, "%.4f", penalty->weight);
+		table_cell(table, tone, penalty->verdict);
+	} else {
+		for (int i = 0; i < 6; i++)
+			table_cell(table, TONE_PLAIN, "-");
+	}
+	if (is_first && penalty->round > 0) {
 		table_format(table, TONE_PLAIN, "%" PRIu64, peer->steps);
 		loss_cell(table, peer->loss);
 		table_cell(table, TONE_PLAIN, unit_time(peer->lateness_us).text);
 		table_cell(table, TONE_PLAIN, unit_time(peer->lateness_mean_us).text);
 	} else {
 		for (int i = 0; i < 4; i++)
-			table_cell(table, TONE_PLAIN, "");
+			table_cell(table, TONE_PLAIN, is_first ? "-" : "");
 	}
 }
 

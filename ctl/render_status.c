@@ -28,6 +28,8 @@ static void say_state(struct table *table, const Edit__Control__Status *status)
 		    unit_time(status->stalled_us).text, status->waiting_for);
 	else if (status->stalled_us > 0)
 		say(table, "state", TONE_BAD, "%s, stalled for %s", status->phase, unit_time(status->stalled_us).text);
+	else if (strcmp(status->phase, "no-worker") == 0 || strcmp(status->phase, "gathering") == 0)
+		say(table, "state", TONE_PLAIN, "%s", status->text); /* whom or what it waits for */
 	else
 		say(table, "state", TONE_PLAIN, "%s", status->phase);
 	say(table, "ring", status->healthy ? TONE_GOOD : TONE_BAD, "%s", status->healthy ? "healthy" : "not healthy");
@@ -43,6 +45,10 @@ static void say_worker(struct table *table, const Edit__Control__Status *status)
 	else
 		say(table, "worker", TONE_PLAIN, "pid %" PRIu64 ", step %" PRIu64 ", %s tokens, restarts %" PRIu64,
 		    status->worker_pid, status->step, unit_count(status->tokens).text, status->worker_restarts);
+	if (status->round == 0) {
+		say(table, "loss", TONE_PLAIN, "known after the first round");
+		return;
+	}
 	say(table, "loss", isfinite(status->loss) ? TONE_PLAIN : TONE_BAD, "%s here, %s on the ring",
 	    unit_real(status->loss).text, unit_real(status->ring_loss).text);
 	say(table, "speed", TONE_PLAIN, "%s tokens/s here, %s on the ring", unit_rate(status->tokens_per_second).text,
@@ -51,10 +57,12 @@ static void say_worker(struct table *table, const Edit__Control__Status *status)
 
 static void say_rounds(struct table *table, const Edit__Control__Status *status)
 {
+	if (status->round == 0) {
+		say(table, "rounds", TONE_PLAIN, "none done");
+		return;
+	}
 	say(table, "rounds", TONE_PLAIN, "%" PRIu64 " done, in all: sync %s, of it exposed %s", status->round,
 	    unit_time(status->cumulative_sync_us).text, unit_time(status->cumulative_exposed_us).text);
-	if (status->round == 0)
-		return;
 	say(table, "last round", status->outliers > 0 ? TONE_BAD : TONE_PLAIN,
 	    "interval %s, sync %s, exposed %s, sent %s, left out: %" PRIu32 "%s", unit_time(status->interval_us).text,
 	    unit_time(status->sync_us).text, unit_time(status->exposed_us).text, unit_bytes(status->round_bytes).text,

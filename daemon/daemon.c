@@ -71,6 +71,9 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 		snprintf(text, size, "round %" PRIu64 " stalled for %.0f s%s%s%s%s", status.round + 1,
 			 (double)status.stalled_us / 1e6, who ? ", waiting for " : "", who ? who : "", worker,
 			 degraded);
+	else if (status.round == 0)
+		snprintf(text, size, "%s, no round done%s%s", status.phase == NODE_PAUSED ? "paused" : "training", worker,
+			 degraded);
 	else
 		snprintf(text, size, "%s, %" PRIu64 " rounds done, loss %.4f%s%s",
 			 status.phase == NODE_PAUSED ? "paused" : "training", status.round, sum.loss, worker, degraded);
@@ -84,8 +87,8 @@ static void tell_strangers(struct daemon *daemon)
 	uint64_t all = counts.stranger_frames + counts.malformed_frames + control_malformed(daemon->control);
 	if (all == daemon->strangers_told || daemon->now_us - daemon->strangers_told_us < STRANGERS_US)
 		return;
-	log_line(LEVEL_WARNING, "dropped %" PRIu64 " frames from strangers, %" PRIu64 " malformed ones, %" PRIu64
-		 " malformed requests so far", counts.stranger_frames, counts.malformed_frames,
+	log_line(LEVEL_WARNING, "dropped so far: frames from strangers %" PRIu64 ", malformed frames %" PRIu64
+		 ", malformed requests %" PRIu64, counts.stranger_frames, counts.malformed_frames,
 		 control_malformed(daemon->control));
 	daemon->strangers_told = all;
 	daemon->strangers_told_us = daemon->now_us;

@@ -60,6 +60,21 @@ def test_tables_name_all_members_layers_and_settings(ring):
     assert len(run(a, "get", "sync.interval").splitlines()) == 2
 
 
+def test_before_the_first_round_nothing_is_shown_that_was_not_measured(ring):
+    r = ring(2)
+    r.nodes[0].start()
+    assert "waiting for a worker at" in run(r.nodes[0], "status")
+    r.nodes[1].start()
+    r.start_workers("--steps", 1000000, "--step-ms", 30000)
+    r.nodes[0].wait_for("healthy", True)
+    for command in ("status", "peers", "layers", "penalties", "hash"):
+        text = run(r.nodes[0], command)
+        assert not any(word in text for word in ("nan", "absent", "equal", "same bits")), text
+    assert r.nodes[0].status()["text"] == "training, no round done"
+    assert "nobody has been judged" in run(r.nodes[0], "penalties")
+    assert "no hashes to compare" in run(r.nodes[0], "hash")
+
+
 def test_json_is_one_object_with_version_and_command(ring):
     r = training(ring)
     for command in READ:
