@@ -84,6 +84,21 @@ static void refusal_detail(const struct driver *driver, const struct note *note,
 		snprintf(text, size, "it gives %zu facts, here are %zu", hello->fact_count, run->fact_count);
 }
 
+/* A note of a change carries its id alone: what it changes stands beside it in the log. */
+static void log_note(struct driver *driver, const struct note *note, const char *text)
+{
+	bool is_change = note->code == NOTE_CHANGE_HERE || note->code == NOTE_CHANGE_HELD ||
+			 note->code == NOTE_CHANGE_TAKEN || note->code == NOTE_CHANGE_DROPPED;
+	const struct change_entry *entry = is_change ? changes_find(&driver->changes, note->a) : NULL;
+	char what[256];
+	if (!entry) {
+		log_line(log_note_level(note), "%s", text);
+		return;
+	}
+	changes_text(entry, what, sizeof what);
+	log_line(log_note_level(note), "%s (%s)", text, what);
+}
+
 static void take_note(struct driver *driver, const struct note *note)
 {
 	char detail[2 * FACT_TEXT_MAX + 64], text[1000];
@@ -124,7 +139,7 @@ static void take_note(struct driver *driver, const struct note *note)
 		break;
 	default: break;
 	}
-	log_line(log_note_level(note), "%s", text);
+	log_note(driver, note, text);
 }
 
 /* Keeps what the line of the round just completed says; it is told when the worker has said how long it waited. */

@@ -106,6 +106,25 @@ def test_checkpoint_that_cannot_be_written_ends_the_wait_with_its_reason(ring):
     assert done.returncode == 1 and "not written: " in done.stdout
 
 
+def test_pause_while_paused_is_refused_and_does_not_outlive_the_resume(ring):
+    r = running(ring)
+    r.nodes[0].ctl("pause", "--wait", "--timeout", 10)
+    for node in r.nodes:
+        node.wait_for("phase", "paused")
+        assert node.ctl("pause", status=4)["text"] == "training is paused already"
+    rounds = r.nodes[0].status()["round"]
+    r.nodes[0].ctl("resume")
+    for node in r.nodes:
+        node.wait_for_round(rounds + 2)
+
+
+def test_log_of_every_member_names_what_was_changed(ring):
+    r = running(ring)
+    r.nodes[0].ctl("set", "sync.interval", 9, "--wait", "--timeout", 10)
+    for node in r.nodes:
+        node.wait_for_log("(sync.interval 5 -> 9)")
+
+
 def test_checkpoint_is_written_by_all_members_of_one_round_and_old_ones_go(ring):
     r = running(ring, 2, node="[checkpoint]\nkeep = 2")
     written = []
