@@ -30,7 +30,8 @@ void log_line(int level, const char *format, ...)
 		return;
 
 	char line[1024];
-	int prefix = snprintf(line, sizeof line, "<%d>", level);
+	/* The journal takes the level from the prefix; on a terminal it is in the way. */
+	int prefix = isatty(STDERR_FILENO) == 1 ? 0 : snprintf(line, sizeof line, "<%d>", level);
 	size_t used = (size_t)prefix;
 	va_list list;
 	va_start(list, format);

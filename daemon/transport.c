@@ -105,9 +105,10 @@ static int listen_open(struct transport *transport, char *text, size_t size)
 		return fail(text, size, "cannot make a socket for", address);
 	if (zmq_bind(transport->router, address) == 0)
 		return 0;
-	if (errno != ENODEV)
+	if (errno != ENODEV && errno != EADDRNOTAVAIL)
 		return fail(text, size, "cannot listen on", address);
-	snprintf(text, size, "cannot listen on %s: not an address of this host; set node.listen to one in numbers", address);
+	snprintf(text, size, "cannot listen on %s: not an address of this host; check node.name, or set node.listen to one in numbers",
+		 address);
 	return EDIT_ERROR_SYSTEM;
 }
 

@@ -1,5 +1,6 @@
 """Deaths and restarts: of workers, of daemons, of neighbours."""
 
+import os
 import signal
 import subprocess
 import time
@@ -252,3 +253,21 @@ def test_port_in_use_is_one_line_with_the_address(ring):
     second = subprocess.run([BUILD / "editd", "-c", r.nodes[1].config], capture_output=True, text=True, timeout=10)
     assert second.returncode == 1
     assert second.stderr == f"<3>cannot listen on tcp://127.0.0.1:{r.nodes[0].port}: Address already in use\n"
+
+
+def test_address_of_another_host_is_one_line_that_doubts_the_name(ring):
+    node = ring(2).nodes[0]
+    node.configure(node="plain = anywhere", members=["a = tcp://192.0.2.1:7700", "b = tcp://192.0.2.2:7700"])
+    done = subprocess.run([BUILD / "editd", "-c", node.config], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1
+    assert done.stderr == ("<3>cannot listen on tcp://192.0.2.1:7700: not an address of this host; check node.name, or set "
+                           "node.listen to one in numbers\n")
+
+
+def test_lines_on_a_terminal_have_no_priority(ring):
+    terminal, other_end = os.openpty()
+    done = subprocess.run([BUILD / "editd", "-c", "/nowhere/editd.conf"], stderr=other_end, timeout=10)
+    assert done.returncode == 2
+    assert os.read(terminal, 1000).startswith(b"/nowhere/editd.conf")
+    os.close(terminal)
+    os.close(other_end)
