@@ -145,8 +145,6 @@ static int propose(struct answer *answer, const struct change *change, bool is_d
 	if (change->at_round != 0 && change->at_round <= status.round)
 		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "round %llu has passed, %llu are complete",
 				 (unsigned long long)change->at_round, (unsigned long long)status.round);
-	if (change->kind == CHANGE_PAUSE && change->at_round == 0 && status.phase == NODE_PAUSED)
-		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "training is paused already");
 	if (is_dry_run) {
 		struct change_entry entry = {.change = *change};
 		if (change->kind == CHANGE_SET)
