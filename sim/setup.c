@@ -61,7 +61,9 @@ static struct ring_settings draw_settings(struct dice *dice)
 	value[SYNC_PERIOD] = dice_chance(dice, 0.2) ? 0.001 * (double)dice_magnitude(dice, 1, 2000) : 0.0;
 	value[SYNC_MIN_STEPS] = (double)dice_between(dice, 1, 4);
 	value[PENALTY_BY_STEPS] = dice_chance(dice, 0.3);
-	value[METHOD] = (double)dice_between(dice, 0, METHOD_COUNT - 1);
+	/* The period that a-edit presets is longer than most runs; shorter ones are drawn above. */
+	enum method method = (enum method)dice_between(dice, 0, METHOD_COUNT - 1);
+	value[METHOD] = method == METHOD_A_EDIT ? METHOD_EDIT : method;
 	value[WIRE_WINDOW] = (double)dice_magnitude(dice, 1024, 65536);
 	return settings;
 }

@@ -128,7 +128,7 @@ def test_checkpoints_and_looking_change_nothing_of_the_run(ring):
                 for word in ("status", "peers", "layers", "penalties", "get", "hash"):
                     node.ctl(word)
 
-    options = ("--steps", 200, "--step-ms", 3)
+    options = ("--steps", 200, "--step-ms", 10 * SLOW)
     settings = "[penalty]\nwarmup = 3"
     assert finished(ring, *options, settings=settings, during=look)[1] == finished(ring, *options, settings=settings)[1]
 
