@@ -33,8 +33,8 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view proposal sync round node
 PROTO  := check text stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log config lock notify transport worker_port state difference facts run folder checkpoint changes rounds driver \
-          answer answer_look answer_members control daemon
+DAEMON := log config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds driver \
+          health answer answer_look answer_members control daemon
 LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \

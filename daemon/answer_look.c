@@ -42,7 +42,8 @@ static bool is_healthy(const struct daemon *daemon, const struct node_status *st
 		if (rank != daemon->config.rank && peer.state != PEER_LIVE)
 			return false;
 	}
-	if (status->phase == NODE_GATHERING || status->stalled_us > 0 || daemon->driver.damage[0])
+	if (status->phase == NODE_GATHERING || status->stalled_us > 0 || daemon->driver.damage[0] ||
+	    daemon->health.lost[0])
 		return false;
 	return status->phase == NODE_FINISHED || daemon->port.phase == PORT_READY;
 }

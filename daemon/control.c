@@ -14,7 +14,8 @@
 
 enum {
 	FRAME_MAX = 65536,   /* larger ones end the connection; between CONTROL_REQUEST_MAX and this they are told */
-	CLIENT_QUEUE_MAX = 16 /* replies that a client has not read; more are dropped */
+	CLIENT_QUEUE_MAX = 16, /* replies that a client has not read; more are dropped */
+	HANDSHAKE_MS = 5000
 };
 
 struct control {
@@ -41,6 +42,7 @@ int control_open(void *context, const char *address, struct control **ret_contro
 	bool is_open = control->socket && set_int(control->socket, ZMQ_LINGER, 0) &&
 		       set_int(control->socket, ZMQ_SNDHWM, CLIENT_QUEUE_MAX) &&
 		       set_int(control->socket, ZMQ_RCVHWM, CLIENT_QUEUE_MAX) &&
+		       set_int(control->socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
 		       zmq_setsockopt(control->socket, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max) == 0 &&
 		       zmq_bind(control->socket, address) == 0;
 	int saved = errno;

@@ -40,7 +40,11 @@ const char *daemon_degraded(const struct daemon *daemon)
 {
 	if (daemon->driver.damage[0])
 		return daemon->driver.damage;
-	return daemon->checkpoint.degraded[0] ? daemon->checkpoint.degraded : daemon->refused_worker;
+	if (daemon->health.lost[0])
+		return daemon->health.lost;
+	if (daemon->checkpoint.degraded[0])
+		return daemon->checkpoint.degraded;
+	return daemon->refused_worker[0] ? daemon->refused_worker : daemon->health.crowded;
 }
 
 void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
@@ -268,6 +272,8 @@ bool daemon_turn(struct daemon *daemon)
 		daemon_status_text(daemon, text, sizeof text);
 		notify_status(&daemon->notify, text);
 		tell_strangers(daemon);
+		health_tick(&daemon->health, &daemon->config, &daemon->lock, daemon->driver.node != NULL,
+			    daemon->transport, daemon->now_us);
 		daemon->status_at_us = daemon->now_us + STATUS_US;
 	}
 	return true;

@@ -7,6 +7,7 @@
 #include "daemon/checkpoint.h"
 #include "daemon/config.h"
 #include "daemon/driver.h"
+#include "daemon/health.h"
 #include "daemon/lock.h"
 #include "daemon/notify.h"
 #include "daemon/run.h"
@@ -26,6 +27,7 @@ struct daemon {
 	struct run run;
 	struct checkpoint checkpoint;
 	struct driver driver;
+	struct health health;
 
 	uint64_t incarnation;
 	uint64_t begin_us, now_us;     /* monotonic */

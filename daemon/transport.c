@@ -10,6 +10,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "daemon/gate.h"
 #include "daemon/log.h"
 #include "proto/codec.h"
 
@@ -22,6 +23,7 @@ enum {
 		32, /* frames of unknown connections that are read per second; the others are dropped unread */
 	HEARTBEAT_MS = 1000,
 	SILENCE_MS = 3000,
+	EVICT_US = 1000000, /* a connection has so long to say hello when descriptors are scarce */
 	RECONNECT_MS = 100,
 	RECONNECT_MAX_MS = 2000,
 	HANDSHAKE_MS = 5000,
@@ -32,6 +34,7 @@ enum {
 /* A connection on which a neighbour's hello has come in. */
 struct known {
 	uint64_t incarnation;
+	int fd;          /* where its latest frame came in */
 	size_t id_bytes; /* 0: unused */
 	uint8_t id[ROUTING_ID_MAX];
 };
@@ -322,6 +325,7 @@ static void known_add(struct transport *transport, struct neighbour *neighbour, 
 		return;
 	struct known *known = &neighbour->known[neighbour->known_next++ % KNOWN_MAX];
 	known->incarnation = incarnation;
+	known->fd = zmq_msg_get(&transport->header, ZMQ_SRCFD);
 	known->id_bytes = bytes;
 	memcpy(known->id, zmq_msg_data(&transport->id), bytes);
 }
@@ -380,6 +384,7 @@ static bool accept_ring(struct transport *transport, uint64_t now_us, bool is_wh
 	struct neighbour *neighbour = known_find(transport, &known);
 	if (!neighbour)
 		return accept_stranger(transport, now_us, ret_message);
+	known->fd = zmq_msg_get(&transport->header, ZMQ_SRCFD);
 	struct message message;
 	if (!decode(transport, &message) || message.from != neighbour->rank ||
 	    message.incarnation != known->incarnation || message.kind == MESSAGE_REFUSE) {
@@ -425,6 +430,17 @@ bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *b
 		if (receive_refusal(transport, &transport->neighbours[i], budget, ret_message))
 			return true;
 	return false;
+}
+
+size_t transport_evict(struct transport *transport)
+{
+	int kept[2 * KNOWN_MAX];
+	size_t kept_count = 0;
+	for (size_t i = 0; i < transport->neighbour_count; i++)
+		for (size_t j = 0; j < KNOWN_MAX; j++)
+			if (transport->neighbours[i].known[j].id_bytes > 0)
+				kept[kept_count++] = transport->neighbours[i].known[j].fd;
+	return gate_evict(kept, kept_count, EVICT_US);
 }
 
 /* ---- Waiting ---- */

@@ -52,6 +52,10 @@ bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *b
 /* What was dropped since the transport was opened. */
 void transport_counts(const struct transport *transport, struct transport_counts *ret_counts);
 
+/* Ends the connections at the peer port on which no neighbour has said hello within a second, to make room for those
+ * that will. Returns how many. */
+size_t transport_evict(struct transport *transport);
+
 /* Something to wait for: a file descriptor, or a ZeroMQ socket if socket is not NULL. */
 struct transport_source {
 	void *socket;

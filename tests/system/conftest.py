@@ -52,6 +52,15 @@ def wait_until(condition, seconds, what):
         time.sleep(0.05)
 
 
+def ready(identity):
+    """What a ZeroMQ DEALER says first (ZMTP 3.0, no security)."""
+    properties = b"".join(bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
+                          for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", identity)))
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+    command = b"\x05READY" + properties
+    return greeting + bytes([4, len(command)]) + command
+
+
 class Node:
     """One member: its config, its daemon, its worker."""
 

@@ -3,13 +3,14 @@
 import ctypes
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import time
 
 import pytest
 
-from conftest import BUILD, SLOW, wait_until
+from conftest import BUILD, SLOW, ready, wait_until
 
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
@@ -79,13 +80,30 @@ def test_watchdog_is_not_fed_by_a_loop_that_hangs(managed):
     wait_until(lambda: "WATCHDOG=1" in manager.hear(0.2), 5, node.log)
 
 
-def ready(identity):
-    """What a ZeroMQ DEALER says first (ZMTP 3.0, no security)."""
-    properties = b"".join(bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
-                          for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", identity)))
-    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-    command = b"\x05READY" + properties
-    return greeting + bytes([4, len(command)]) + command
+@pytest.mark.parametrize("name", ["lock", "state", "segment", "worker.sock"])
+def test_file_of_the_runtime_directory_that_is_deleted_is_missed(ring, name):
+    r = ring(1)
+    node = r.nodes[0]
+    node.start()
+    node.start_worker("--steps", 1000000, "--step-ms", 5)
+    node.wait_for_round(1)
+    path = node.folder / "run" / name
+    assert node.status()["degraded"] == ""
+    path.unlink()
+    node.wait_for_log(f"{path}: deleted or replaced under this editd")
+    status = node.status()
+    assert str(path) in status["degraded"] and not status["healthy"]
+    node.wait_for_round(status["round"] + 5)
+    assert node.log().count("deleted or replaced") == 1
+
+
+def test_runtime_directory_that_is_deleted_is_told_to_systemd(managed):
+    node, manager = managed
+    node.start_worker("--steps", 1000000, "--step-ms", 5)
+    wait_until(lambda: any(line.startswith("STATUS=training, ") for line in manager.hear(0.2)), 5, lambda: manager.heard)
+    shutil.rmtree(node.folder / "run")
+    wait_until(lambda: any(line.endswith(", degraded") for line in manager.hear(0.2)), 5, lambda: manager.heard)
+    assert node.log().count("run/lock: deleted or replaced") == 1
 
 
 def test_connections_that_come_and_go_cost_nothing_that_lasts(ring):

@@ -1,0 +1,79 @@
+/* What a daemon needs of its surroundings, looked at from time to time. Owns nothing but its lines. */
+
+#include "daemon/health.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/gate.h"
+#include "daemon/log.h"
+
+enum { CALM_US = 10 * 1000 * 1000 }; /* without a refusal for so long, connections are no longer short */
+
+/* Whether the lock that is held is still the one that others find. */
+static bool is_lock_there(const struct lock *lock, const char *path)
+{
+	struct stat held, found;
+	return fstat(lock->fd, &held) == 0 && lstat(path, &found) == 0 && held.st_ino == found.st_ino &&
+	       held.st_dev == found.st_dev;
+}
+
+/* The first file that is missing, in path[size]; NULL: all are there. */
+static const char *find_lost(const struct config *config, const struct lock *lock, bool has_run, char *path, size_t size)
+{
+	static const char *const names[] = {"worker.sock", "segment", "state"};
+	struct stat found;
+	if (!is_lock_there(lock, config_runtime_path(config, "lock", path, size)))
+		return path;
+	const char *control = config->control + strlen("ipc://");
+	if (control[0] != '@' && lstat(control, &found) != 0)
+		return control;
+	for (size_t i = 0; i < (has_run ? 3 : 1); i++)
+		if (lstat(config_runtime_path(config, names[i], path, size), &found) != 0)
+			return path;
+	return NULL;
+}
+
+static void tick_files(struct health *health, const struct config *config, const struct lock *lock, bool has_run)
+{
+	char path[CONFIG_PATH_MAX];
+	const char *lost = find_lost(config, lock, has_run, path, sizeof path);
+	bool was_lost = health->lost[0] != 0;
+	if (!lost) {
+		health->lost[0] = 0;
+		return;
+	}
+	snprintf(health->lost, sizeof health->lost,
+		 "%.300s: deleted or replaced under this editd, which its tools and workers may not reach and which a restart "
+		 "would make begin anew", lost);
+	if (!was_lost)
+		log_line(LEVEL_WARNING, "%s", health->lost);
+}
+
+static void tick_connections(struct health *health, struct transport *transport, uint64_t now_us)
+{
+	uint64_t refused = gate_refused();
+	if (refused > health->refused) {
+		bool was_crowded = health->crowded[0] != 0;
+		health->refused = refused;
+		health->refused_us = now_us;
+		snprintf(health->crowded, sizeof health->crowded,
+			 "connections refused, %" PRIu64 " so far: strangers hold all %d descriptors that they may", refused,
+			 gate_peer_end());
+		if (!was_crowded)
+			log_line(LEVEL_WARNING, "%s", health->crowded);
+		transport_evict(transport);
+	} else if (health->crowded[0] && now_us - health->refused_us >= CALM_US) {
+		health->crowded[0] = 0;
+		log_line(LEVEL_NOTICE, "connections are no longer refused, %" PRIu64 " were", refused);
+	}
+}
+
+void health_tick(struct health *health, const struct config *config, const struct lock *lock, bool has_run,
+		 struct transport *transport, uint64_t now_us)
+{
+	tick_files(health, config, lock, has_run);
+	tick_connections(health, transport, now_us);
+}
