@@ -40,7 +40,7 @@ MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward l
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
 SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mishap world
-CTL    := unit table json client arguments verb request session render render_status render_members render_layers look steer \
+CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look steer \
           wait
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_sim \

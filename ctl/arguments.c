@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base.h"
+#include "ctl/usage.h"
 #include "ctl/verb.h"
 
 #define DEFAULT_SOCKET "/run/editd/control.sock"
@@ -194,7 +195,9 @@ void arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 			argp.doc = doc;
 	}
 	argp_err_exit_status = 2;
+	usage_begin(argc, argv);
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	usage_end();
 	free(doc);
 	*ret_arguments = arguments;
 }

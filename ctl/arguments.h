@@ -27,7 +27,7 @@ struct arguments {
 };
 
 /* Fills *ret_arguments from argv (whose texts it borrows) and EDITCTL_SOCKET. Prints and exits 0 for --help and --version;
- * anything wrong is told in one line with exit status 2. */
+ * anything wrong is told in one line with exit status 2, with --json as an object too. */
 void arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
 
 /* A time in seconds from low to high. 0, or EDIT_ERROR_INVALID; ret_s untouched then. */

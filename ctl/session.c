@@ -69,9 +69,12 @@ void session_print(json_t *object)
 
 int session_flush(void)
 {
+	static bool is_told;
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return 0;
-	fprintf(stderr, "editctl: standard output cannot be written (%s)\n", strerror(errno));
+	if (!is_told)
+		fprintf(stderr, "editctl: standard output cannot be written (%s)\n", strerror(errno));
+	is_told = true;
 	return 1;
 }
 

@@ -30,7 +30,7 @@ int session_ask(struct session *session, const struct control_request *request, 
 /* Prints object on one line of standard output and releases it. */
 void session_print(json_t *object);
 
-/* Writes standard output through; returns 0, or 1 when it could not be written (told then). */
+/* Writes standard output through; returns 0, or 1 when it could not be written (told the first time). */
 int session_flush(void);
 
 /* Seconds on a monotonic clock. */

@@ -179,9 +179,32 @@ def test_words_that_mean_nothing_exit_2_and_say_why(ring, words):
     assert "editctl: " in error.splitlines()[0]
 
 
+@pytest.mark.parametrize("words, command, text", [
+    (["bogus", "--json"], None, "unknown command 'bogus'"),
+    (["--json"], None, "no command given"),
+    (["-jt", "0", "status"], "status", "--time 0: a time in seconds from 0.001 to 86400 was expected"),
+    (["--js", "status", "--bogus"], "status", "unrecognized option '--bogus'"),
+    (["peers", "--json", "-t"], "peers", "option requires an argument -- 't'"),
+    (["--json", "get", "a", "b"], "get", "get is followed by: [SETTING]"),
+    (["--json", "change", "xyz"], "change", "change is followed by an identity"),
+])
+def test_words_that_mean_nothing_are_told_in_json_too(words, command, text):
+    done = subprocess.run([BUILD / "editctl", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    answer = json.loads(done.stdout)
+    assert answer["text"].startswith(text) and answer["text"] in done.stderr.splitlines()[0]
+    assert {**answer, "text": ""} == {"version": 1, "command": command, "error": "invalid input", "text": "", "exit_status": 2}
+
+
+def test_help_with_json_is_text():
+    done = subprocess.run([BUILD / "editctl", "--json", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: ") and done.stderr == ""
+
+
 def test_output_that_cannot_be_written_exits_1(ring):
     r = training(ring, 1)
-    for words in (["status"], ["--json", "penalties"], ["set", "outer.lr", "0.5"], ["wait", "round", "1"]):
+    for words in (["status"], ["--json", "penalties"], ["set", "outer.lr", "0.5"], ["wait", "round", "1"], ["status", "--watch"],
+                  ["--json", "layers", "--watch"]):
         with open("/dev/full", "wb") as full:
             done = subprocess.run(command_line(r.nodes[0], *words), stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1
