@@ -70,6 +70,16 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, _, data in tensors))
 
 
+def poisoned(tensors, name, value):
+    """The tensors with that value as element 3 of the named one; for change of Case.model, as the next."""
+    return [(n, k, s, d[:12] + struct.pack("<f", value) + d[16:] if n == name else d) for n, k, s, d in tensors]
+
+
+def too_large(tensors):
+    """Weights that are finite, and results that are not."""
+    return [(n, k, s, struct.pack("<f", 3e38) * (len(d) // 4) if "lm_head" in n else d) for n, k, s, d in tensors]
+
+
 def read_safetensors(path):
     with open(path, "rb") as file:
         data = file.read()
@@ -223,11 +233,20 @@ class Eval(Case):
               lambda tensors: [(n, k, [4, 4] if n == "model.norm.weight" else s, d) for n, k, s, d in tensors])
         fails(2, "tensor model.norm.weight: type I32, expected F32, BF16 or F16",
               lambda tensors: [(n, "I32" if n == "model.norm.weight" else k, s, d) for n, k, s, d in tensors])
-        fails(1, "the loss is not finite",
+        fails(1, "the loss is not finite (tensor model.layers.0.input_layernorm.weight: element 0 is NaN)",
               lambda tensors: [(n, k, s, b"\xff" * len(d) if "norm" in n else d) for n, k, s, d in tensors])
+        fails(1, "the loss is not finite (all weights are finite: too large for float32 on the way)", too_large)
         model = self.model()
         os.truncate(model + "/model.safetensors", os.path.getsize(model + "/model.safetensors") - 1)
         self.expect_line(1, "are not inside the data", "eval", "--model", model, "--data", data)
+
+    def test_loss_that_is_not_finite_is_null_in_json(self):
+        model = self.model(change=lambda tensors: poisoned(tensors, "model.norm.weight", math.inf))
+        got, out, err = run("eval", "--model", model, "--data", self.write("text", b"some text to measure"), "--json")
+        self.assertEqual(got, 1)
+        result = json.loads(out)
+        self.assertEqual([result["loss"], result["perplexity"], result["bits_per_byte"]], [None] * 3)
+        self.assertIn("the loss is not finite (tensor model.norm.weight: element 3 is infinite)", err)
 
     def test_full_output_is_told(self):
         model, data = self.model(), self.write("text", b"some text to measure")
@@ -284,6 +303,19 @@ class Sample(Case):
         fails(2, "64 positions, but the prompt has 3 tokens and 63", "--model", model, "--prompt=abc", "--tokens=63")
         fails(2, "--temperature: '-1', expected a number from 0", "--model", model, "--prompt=a", "--temperature=-1")
         fails(2, "--tokens: '0'", "--model", model, "--prompt", "a", "--tokens", "0")
+
+    def test_logits_that_are_not_finite_are_told(self):
+        for value, told in ((math.nan, "NaN"), (-math.inf, "infinite")):
+            for name in ("model.layers.1.mlp.up_proj.weight", "lm_head.weight"):
+                model = self.model(change=lambda tensors, n=name, v=value: poisoned(tensors, n, v))
+                for temperature in ("0", "0.8"):
+                    got, out, err = run("sample", "--model", model, "--prompt", "ab", "--temperature", temperature)
+                    self.assertEqual((got, out), (1, b"ab\n"), err)
+                    self.assertIn(f"{model}: the logits are not finite (tensor {name}: element 3 is {told})", err)
+                    self.assertEqual(err.count("\n"), 1, err)
+        got, _, err = run("sample", "--model", self.model(change=too_large), "--prompt", "ab")
+        self.assertEqual(got, 1)
+        self.assertIn("the logits are not finite (all weights are finite", err)
 
     def test_closed_output_ends_it(self):
         with open("/dev/full", "wb") as full:

@@ -121,11 +121,17 @@ static json_t *json_path(const char *path)
 	return text ? text : json_null();
 }
 
+/* Numbers that JSON does not have are null. */
+static json_t *json_number(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
 static bool print_json(const struct eval_options *options, double loss, bool has_bytes, uint64_t count)
 {
-	json_t *root = json_pack("{s:i, s:o, s:o, s:f, s:f, s:o, s:I}", "version", 1, "model", json_path(options->model),
-				 "data", json_path(options->data), "loss", loss, "perplexity", exp(loss), "bits_per_byte",
-				 has_bytes ? json_real(loss / log(2)) : json_null(), "tokens", (json_int_t)count);
+	json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:I}", "version", 1, "model", json_path(options->model),
+				 "data", json_path(options->data), "loss", json_number(loss), "perplexity", json_number(exp(loss)),
+				 "bits_per_byte", has_bytes ? json_number(loss / log(2)) : json_null(), "tokens", (json_int_t)count);
 	int failed = root ? json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10)) : -1;
 	json_decref(root);
 	return !failed && putchar('\n') != EOF;
@@ -161,14 +167,18 @@ static int run(const struct eval_options *options, const struct origin *origin, 
 	struct measure measure;
 	result = measure_range(
 			model.llama, corpus, begin, corpus->token_count, options->batch, &measure, error, error_size);
+	char why[LLAMA_NAME_MAX + 64] = "";
+	if (!result && !isfinite(measure.nats))
+		origin_model_blame(&model, origin, why, sizeof(why));
 	origin_model_fini(&model);
 	if (result)
 		return result;
-	if (!isfinite(measure.nats))
-		return complain(error, error_size, EDIT_ERROR_MALFORMED,
-				"%s: the loss is not finite (NaN or infinity in the weights)", options->model);
-	if (!print(options, corpus, &measure))
+	/* Who reads text finds no number where there is none. */
+	if ((!why[0] || options->json) && !print(options, corpus, &measure))
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "the result cannot be written: %s", strerror(errno));
+	if (why[0])
+		return complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: the loss is not finite (%s)", options->model,
+				why);
 	return 0;
 }
 

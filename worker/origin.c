@@ -1,6 +1,7 @@
 /* Where a model comes from: a folder with weights, or config.json and a seed. */
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,4 +141,20 @@ void origin_model_fini(struct origin_model *model)
 		free(model->thetas[layer]);
 	free(model->thetas);
 	*model = (struct origin_model){0};
+}
+
+void origin_model_blame(const struct origin_model *model, const struct origin *origin, char *text, size_t text_size)
+{
+	for (unsigned i = 0; i < llama_tensor_count(&origin->config); i++) {
+		struct llama_tensor tensor;
+		llama_tensor_at(&origin->config, i, &tensor);
+		const float *values = model->thetas[tensor.layer] + tensor.offset;
+		for (size_t j = 0; j < tensor.size; j++)
+			if (!isfinite(values[j])) {
+				snprintf(text, text_size, "tensor %s: element %zu is %s", tensor.name, j,
+					 isnan(values[j]) ? "NaN" : "infinite");
+				return;
+			}
+	}
+	snprintf(text, text_size, "all weights are finite: too large for float32 on the way");
 }

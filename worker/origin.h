@@ -40,4 +40,8 @@ int origin_model_init(struct origin_model *model, const struct origin *origin, c
 		      char *error, size_t error_size);
 void origin_model_fini(struct origin_model *model);
 
+/* Why a model's results are not finite, as one phrase in text [text_size]: the first tensor that holds NaN or infinity
+ * and where in it, or that none does. */
+void origin_model_blame(const struct origin_model *model, const struct origin *origin, char *text, size_t text_size);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,11 +109,21 @@ static bool write_tokens(const struct sample_options *options, const uint32_t *t
 	return fflush(stdout) == 0;
 }
 
-/* Feeds the prompt, then draws token_count tokens one by one. */
+static bool is_finite(const float *values, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!isfinite(values[i]))
+			return false;
+	return true;
+}
+
+/* Feeds the prompt, then draws token_count tokens one by one. ret_finite: whether the logits were; where they are not
+ * it ends. */
 static int run(const struct sample_options *options, struct llama *llama, const uint32_t *prompt, size_t prompt_count,
-	       uint64_t token_count, char *error, size_t error_size)
+	       uint64_t token_count, bool *ret_finite, char *error, size_t error_size)
 {
 	unsigned vocab_size = llama_config_of(llama)->vocab_size;
+	bool is_good = true;
 	float *logits = malloc(vocab_size * sizeof(*logits));
 	if (!logits)
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "the logits: %s", strerror(ENOMEM));
@@ -123,6 +134,9 @@ static int run(const struct sample_options *options, struct llama *llama, const 
 	for (uint64_t i = 0; is_written && i < token_count; i++) {
 		int result = llama_extend(llama, next, next_count, logits);
 		CHECK(result == 0);
+		is_good = is_finite(logits, vocab_size);
+		if (!is_good)
+			break;
 		token = llama_choose(logits, vocab_size, options->temperature, draw_uniform(options->seed, 0, i));
 		next = &token;
 		next_count = 1;
@@ -131,6 +145,7 @@ static int run(const struct sample_options *options, struct llama *llama, const 
 	free(logits);
 	if (!is_written || putchar('\n') == EOF || fflush(stdout))
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "the text cannot be written: %s", strerror(errno));
+	*ret_finite = is_good;
 	return 0;
 }
 
@@ -164,7 +179,14 @@ static int sample(const struct sample_options *options, const struct origin *ori
 				.batch = 1, .time = 1, .cache_time = (unsigned)(prompt_count + token_count - 1)};
 		result = origin_model_init(&model, origin, &limits, error, error_size);
 		if (!result) {
-			result = run(options, model.llama, prompt, prompt_count, token_count, error, error_size);
+			char why[LLAMA_NAME_MAX + 64];
+			bool is_good = true;
+			result = run(options, model.llama, prompt, prompt_count, token_count, &is_good, error, error_size);
+			if (!is_good) {
+				origin_model_blame(&model, origin, why, sizeof(why));
+				result = complain(error, error_size, EDIT_ERROR_MALFORMED, "%s: the logits are not finite (%s)",
+						  options->model, why);
+			}
 			origin_model_fini(&model);
 		}
 	}
