@@ -54,8 +54,8 @@ HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_file
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.py test_tidy.py test_bootstrap.py test_install.py \
-           test_system.py test_demo.py
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.py test_tidy.py test_verdict.py \
+           test_bootstrap.py test_install.py test_system.py test_demo.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
@@ -66,7 +66,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check tidy objects mutants bench fuzz corpus demo install clean
+.PHONY: FORCE all check checks tidy objects mutants bench fuzz corpus demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -131,8 +131,12 @@ $(addprefix $(B)/tests/,$(PROBES)): $(B)/tests/%: $(B)/tests/%.o $(B)/worker.a $
 	$(Q)$(LINK) -lzmq -lprotobuf-c $(WORKER_LIBS)
 run/test_system.py: $(addprefix $(B)/tests/,$(PROBES))
 
-# One line per test, its output only if it fails; make -j runs them side by side.
-check: all $(addprefix run/,$(TESTS) $(SCRIPTS)) $(if $(SAN)$(findstring clang,$(CC)),,tidy)
+# One line per test, its output only if it fails, and one line at the end; make -j runs them side by side.
+CHECKED := $(TESTS) $(SCRIPTS) $(if $(SAN)$(findstring clang,$(CC)),,tidy)
+check:
+	@begin=$$(date +%s); rm -f $(CHECKED:%=$(B)/tests/%.passed); \
+	$(MAKE) --no-print-directory -k checks; tests/verdict $$? $$begin $(B)/tests $(CHECKED)
+checks: all $(patsubst run/tidy,tidy,$(addprefix run/,$(CHECKED)))
 .PHONY: $(addprefix run/,$(TESTS) $(SCRIPTS))
 $(addprefix run/,$(TESTS)): run/%: $(B)/tests/%
 	@BUILD=$(B) SANFLAGS="$(SANFLAGS)" tests/run $* $(B)/tests/$*.log $<
@@ -144,6 +148,7 @@ tidy: $(B)/core.a
 	$(call say,TIDY,tests/tidy.py)
 	@python3 tests/tidy.py --core $(B)/core.a .
 	@$(MAKE) --no-print-directory CC=clang OPT=-O0 B=build/clang-warnings objects
+	@mkdir -p $(B)/tests && echo 0 >$(B)/tests/tidy.passed
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
 	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES))
