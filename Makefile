@@ -33,21 +33,21 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view proposal sync round node
 PROTO  := check text stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds driver \
-          health answer answer_look answer_members control daemon
+DAEMON := log config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
+          driver health answer answer_look answer_members answer_trace control daemon
 LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
 SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mishap world
-CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look steer \
-          wait
+CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look recount \
+          steer wait
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_sim \
           test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
           test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_lock test_state test_checkpoint test_checkpoint_death test_ctl
+          test_config test_lock test_history test_state test_checkpoint test_checkpoint_death test_ctl
 # What several tests share: linked into each that uses it.
 HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow

@@ -21,6 +21,9 @@ enum {
 	KEY_AT_ROUND = 0x100,
 	KEY_DRY_RUN,
 	KEY_WAIT,
+	KEY_SINCE,
+	KEY_LAST,
+	KEY_FOLLOW,
 	KEY_TIMEOUT
 };
 
@@ -33,6 +36,9 @@ static const struct argp_option options[] = {
 	{"at-round", KEY_AT_ROUND, "N", 0, "set, pause, checkpoint: after exactly this round, or not at all", 0},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "set: only check", 0},
 	{"wait", KEY_WAIT, NULL, 0, "set, pause, resume, checkpoint: until it is in force (checkpoint: written)", 0},
+	{"since", KEY_SINCE, "ROUND", 0, "trace: from this round on", 0},
+	{"last", KEY_LAST, "N", 0, "trace: the latest N rounds only", 0},
+	{"follow", KEY_FOLLOW, NULL, 0, "trace: go on with each round that ends, until the run is finished", 0},
 	{"timeout", KEY_TIMEOUT, "SECONDS", 0, "wait, --wait: give up after so long with exit status 6 (default: never)", 0},
 	{0},
 };
@@ -42,7 +48,7 @@ static const char doc_after[] =
 	"Exit status: 0 ok, 1 failure, 2 usage, 3 editd not reachable, 4 refused, 5 ring not healthy (hash: hashes differ), "
 	"6 timed out.\n\n"
 	"JSON: \"version\" is 1; names and units are those of control.proto (_us: microseconds); numbers that are not finite "
-	"are the strings \"nan\", \"inf\", \"-inf\"; identities and hashes are strings of 16 hexadecimal digits.";
+	"are the strings \"nan\", \"inf\", \"-inf\"; identities and hashes are strings of 16 hexadecimal digits. trace writes JSON with and without --json.";
 
 /* Where argp looks for it: not hidden, unlike all else. */
 __attribute__((visibility("default"))) const char *argp_program_version = "editctl " EDIT_VERSION;
@@ -87,6 +93,13 @@ static void read_seconds_option(const char *name, const char *text, double low, 
 {
 	if (arguments_read_seconds(text, low, 86400, result) != 0)
 		argp_error(state, "%s %s: a time in seconds from %g to 86400 was expected", name, text, low);
+}
+
+static void read_round_option(const char *name, const char *text, uint64_t *result, struct argp_state *state)
+{
+	if (arguments_read_round(text, result) != 0)
+		argp_error(state, "%s %s: a %s from 1 was expected", name, text,
+			   strcmp(name, "--last") == 0 ? "number of rounds" : "round number");
 }
 
 /* --watch takes its number as --watch=2, and also as --watch 2 because people write it so. */
@@ -137,6 +150,9 @@ static void check_whole(const struct arguments *arguments, struct argp_state *st
 	check_option(arguments->at_round != 0, VERB_AT_ROUND, "--at-round", arguments, state);
 	check_option(arguments->dry_run, VERB_DRY_RUN, "--dry-run", arguments, state);
 	check_option(arguments->wait, VERB_WAIT, "--wait", arguments, state);
+	check_option(arguments->since_round != 0, VERB_SINCE, "--since", arguments, state);
+	check_option(arguments->last_count != 0, VERB_LAST, "--last", arguments, state);
+	check_option(arguments->follow, VERB_FOLLOW, "--follow", arguments, state);
 	check_option(arguments->limit_s >= 0, VERB_TIMEOUT, "--timeout", arguments, state);
 	if (arguments->limit_s >= 0 && verb_has(verb, VERB_WAIT) && !arguments->wait)
 		argp_error(state, "--timeout goes with --wait");
@@ -152,10 +168,10 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
 	case 't': read_seconds_option("--time", text, 0.001, &arguments->timeout_s, state); break;
 	case 'j': arguments->json = true; break;
 	case KEY_WATCH: read_watch(text, arguments, state); break;
-	case KEY_AT_ROUND:
-		if (arguments_read_round(text, &arguments->at_round) != 0)
-			argp_error(state, "--at-round %s: a round number from 1 was expected", text);
-		break;
+	case KEY_AT_ROUND: read_round_option("--at-round", text, &arguments->at_round, state); break;
+	case KEY_SINCE: read_round_option("--since", text, &arguments->since_round, state); break;
+	case KEY_LAST: read_round_option("--last", text, &arguments->last_count, state); break;
+	case KEY_FOLLOW: arguments->follow = true; break;
 	case KEY_DRY_RUN: arguments->dry_run = true; break;
 	case KEY_WAIT: arguments->wait = true; break;
 	case KEY_TIMEOUT: read_seconds_option("--timeout", text, 0, &arguments->limit_s, state); break;

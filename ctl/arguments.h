@@ -21,6 +21,8 @@ struct arguments {
 	double watch_s;    /* 0.1 to 86400 */
 	bool dry_run, wait;
 	uint64_t at_round; /* 0: not given */
+	uint64_t since_round, last_count; /* 0: not given */
+	bool follow;
 	double limit_s;    /* --timeout: of all waiting; negative: none */
 	const char *words[ARGUMENTS_WORD_MAX]; /* [word_count], as in argv */
 	size_t word_count;
@@ -32,7 +34,7 @@ void arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
 
 /* A time in seconds from low to high. 0, or EDIT_ERROR_INVALID; ret_s untouched then. */
 int arguments_read_seconds(const char *text, double low, double high, double *ret_s);
-/* A round, 1 to 2^63 - 1, in decimal digits. 0, or EDIT_ERROR_INVALID; ret_round untouched then. */
+/* A round or a number of rounds, 1 to 2^63 - 1, in decimal digits. 0, or EDIT_ERROR_INVALID; ret_round untouched then. */
 int arguments_read_round(const char *text, uint64_t *ret_round);
 /* An identity, 1 to 16 hexadecimal digits, not 0. 0, or EDIT_ERROR_INVALID; ret_identity untouched then. */
 int arguments_read_identity(const char *text, uint64_t *ret_identity);

@@ -10,7 +10,7 @@
 
 #include "core/base.h"
 
-static json_t *new_or_exit(json_t *value)
+json_t *json_or_exit(json_t *value)
 {
 	if (value == NULL) {
 		fputs("editctl: out of memory\n", stderr);
@@ -30,13 +30,13 @@ json_t *json_text(const char *text)
 			*c = '?';
 	value = clean != NULL ? json_string(clean) : NULL;
 	free(clean);
-	return new_or_exit(value);
+	return json_or_exit(value);
 }
 
 json_t *json_number(double value)
 {
 	if (isfinite(value))
-		return new_or_exit(json_real(value));
+		return json_or_exit(json_real(value));
 	return json_text(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
@@ -49,7 +49,7 @@ static json_t *json_identity(uint64_t value)
 
 static json_t *json_whole(uint64_t value)
 {
-	return new_or_exit(json_integer((json_int_t)u64_min(value, INT64_MAX)));
+	return json_or_exit(json_integer((json_int_t)u64_min(value, INT64_MAX)));
 }
 
 /* Size in memory of one value of a field. */
@@ -75,7 +75,7 @@ static json_t *json_value(const ProtobufCFieldDescriptor *field, const void *pla
 	case PROTOBUF_C_TYPE_FIXED64: return json_identity(*(const uint64_t *)place);
 	case PROTOBUF_C_TYPE_DOUBLE: return json_number(*(const double *)place);
 	case PROTOBUF_C_TYPE_UINT32: return json_whole(*(const uint32_t *)place);
-	case PROTOBUF_C_TYPE_INT32: return new_or_exit(json_integer(*(const int32_t *)place));
+	case PROTOBUF_C_TYPE_INT32: return json_or_exit(json_integer(*(const int32_t *)place));
 	case PROTOBUF_C_TYPE_BOOL: return json_boolean(*(const protobuf_c_boolean *)place);
 	case PROTOBUF_C_TYPE_STRING: return json_text(*(char *const *)place);
 	case PROTOBUF_C_TYPE_MESSAGE: {
@@ -88,7 +88,7 @@ static json_t *json_value(const ProtobufCFieldDescriptor *field, const void *pla
 
 static json_t *json_array_of(const ProtobufCFieldDescriptor *field, const char *values, size_t count)
 {
-	json_t *array = new_or_exit(json_array());
+	json_t *array = json_or_exit(json_array());
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(array, json_value(field, values + i * value_size(field)));
 	return array;
@@ -98,7 +98,7 @@ json_t *json_message(const ProtobufCMessage *message)
 {
 	const ProtobufCMessageDescriptor *descriptor = message->descriptor;
 	const char *base = (const char *)message;
-	json_t *object = new_or_exit(json_object());
+	json_t *object = json_or_exit(json_object());
 	for (unsigned i = 0; i < descriptor->n_fields; i++) {
 		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
 		const char *place = base + field->offset;
@@ -118,7 +118,7 @@ json_t *json_message(const ProtobufCMessage *message)
 
 json_t *json_answer(const char *command)
 {
-	json_t *object = new_or_exit(json_object());
+	json_t *object = json_or_exit(json_object());
 	json_object_set_new(object, "version", json_whole(JSON_VERSION));
 	json_object_set_new(object, "command", json_text(command));
 	return object;

@@ -10,6 +10,8 @@
 
 enum { JSON_VERSION = 1 };
 
+/* The value; ends the program if there is none because memory ran out. */
+json_t *json_or_exit(json_t *value);
 /* The text, with '?' for bytes that are not UTF-8. New reference. */
 json_t *json_text(const char *text);
 /* The number; what is not finite becomes the string "nan", "inf" or "-inf", for JSON has no number for it. New reference. */

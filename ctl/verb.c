@@ -13,14 +13,15 @@ enum {
 
 /* By enum command; what is not listed takes no words and no further options. */
 static const struct verb_words words[32] = {
-	[COMMAND_GET] = {"[SETTING]", 0, 1, 0},
-	[COMMAND_CHANGE] = {"ID", 1, 1, 0},
-	[COMMAND_SET] = {"SETTING VALUE", 1, ARGUMENTS_WORD_MAX, VERB_AT_ROUND | VERB_DRY_RUN},
-	[COMMAND_PAUSE] = {NULL, 0, 0, VERB_AT_ROUND},
-	[COMMAND_CHECKPOINT] = {NULL, 0, 0, VERB_AT_ROUND},
+	[COMMAND_GET] = {"[SETTING]", 0, 1, 0, 0},
+	[COMMAND_CHANGE] = {"ID", 1, 1, 0, 0},
+	[COMMAND_TRACE] = {NULL, 0, 0, VERB_SINCE | VERB_LAST | VERB_FOLLOW, VERB_WATCH},
+	[COMMAND_SET] = {"SETTING VALUE", 1, ARGUMENTS_WORD_MAX, VERB_AT_ROUND | VERB_DRY_RUN, 0},
+	[COMMAND_PAUSE] = {NULL, 0, 0, VERB_AT_ROUND, 0},
+	[COMMAND_CHECKPOINT] = {NULL, 0, 0, VERB_AT_ROUND, 0},
 };
 
-static const struct verb_words words_of_wait = {"round N | finished | healthy", 1, 2, VERB_TIMEOUT};
+static const struct verb_words words_of_wait = {"round N | finished | healthy", 1, 2, VERB_TIMEOUT, 0};
 
 static const struct verb verbs[] = {
 #define X(id, number, name, right, function, help) {id, name, help, &words[id], OPTIONS_OF_##right, run_##function},
@@ -45,5 +46,5 @@ const struct verb *verb_find(const char *name)
 
 bool verb_has(const struct verb *verb, enum verb_option option)
 {
-	return ((verb->options | verb->words->options) & (unsigned)option) != 0;
+	return (((verb->options & ~verb->words->without) | verb->words->options) & (unsigned)option) != 0;
 }

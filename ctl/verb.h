@@ -17,13 +17,17 @@ enum verb_option {
 	VERB_AT_ROUND = 2,
 	VERB_DRY_RUN = 4,
 	VERB_WAIT = 8,
-	VERB_TIMEOUT = 16
+	VERB_TIMEOUT = 16,
+	VERB_SINCE = 32,
+	VERB_LAST = 64,
+	VERB_FOLLOW = 128
 };
 
 struct verb_words {
 	const char *shown; /* as usage shows them; NULL if there are none */
 	size_t min, max;
 	unsigned options;  /* enum verb_option, beyond those of the right */
+	unsigned without;  /* those of the right that make no sense here */
 };
 
 struct verb {

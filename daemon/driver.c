@@ -32,6 +32,7 @@ void driver_close(struct driver *driver)
 {
 	free(driver->block);
 	free(driver->hash_queue);
+	history_close(&driver->history);
 	driver->block = NULL;
 	driver->node = NULL;
 	driver->hash_queue = NULL;
@@ -269,6 +270,9 @@ static void step(struct driver *driver, const struct event *event)
 static void complete_round(struct driver *driver, const struct node_status *status)
 {
 	struct state_run *record = &driver->record;
+	/* The settings noted before are those of this round, the node's those of the next. */
+	history_fill(&driver->history, history_add(&driver->history, status->round), driver->node, &record->settings,
+		     driver->now_us);
 	record->round = status->round;
 	record->settings = *node_settings(driver->node);
 	record->offer_step = driver->offer.step;
@@ -478,7 +482,8 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
 	struct node_config config = node_config_of(driver, detectors);
 	driver->block = aligned_alloc(64, node_size(&config));
-	if (!detectors || !driver->hash_queue || !driver->block) {
+	bool has_history = history_open(&driver->history, driver->config->member_count, count);
+	if (!detectors || !driver->hash_queue || !driver->block || !has_history) {
 		free(detectors);
 		driver_close(driver);
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the ring's buffers (%zu bytes)",

@@ -7,6 +7,7 @@
 #include "core/node.h"
 #include "daemon/changes.h"
 #include "daemon/checkpoint.h"
+#include "daemon/history.h"
 #include "daemon/rounds.h"
 #include "daemon/run.h"
 #include "daemon/transport.h"
@@ -51,6 +52,7 @@ struct driver {
 	uint64_t change_id;      /* its id; 0 if it was refused with change_error */
 	int change_error;
 	struct changes changes;
+	struct history history;  /* of this daemon's rounds; open when there is a node */
 	struct actions actions;
 	char refusal[LINE_BYTES]; /* why some neighbour is not accepted, or does not accept us; empty: all well */
 	uint32_t refusal_rank;

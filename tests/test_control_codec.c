@@ -143,6 +143,59 @@ static void reply_reads_back_and_is_one_block(void **state)
 	free(packed);
 }
 
+static void page_of_rounds_reads_back_and_a_cut_one_is_refused(void **state)
+{
+	(void)state;
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	Edit__Control__Trace trace = EDIT__CONTROL__TRACE__INIT;
+	Edit__Control__TraceRound round = EDIT__CONTROL__TRACE_ROUND__INIT, *rounds[2] = {&round, &round};
+	Edit__Control__TraceMember member = EDIT__CONTROL__TRACE_MEMBER__INIT, *members[1024];
+	Edit__Control__TraceTimes times = EDIT__CONTROL__TRACE_TIMES__INIT, *layers[1] = {&times};
+	uint32_t verdicts[4] = {0, 30, 0, 1};
+	double settings[3] = {1, 0.85, 1e30};
+	for (size_t i = 0; i < 1024; i++)
+		members[i] = &member;
+	member.lateness_us = 1234567;
+	member.verdicts = verdicts;
+	member.n_verdicts = 4;
+	times.gather_us = 99;
+	round.round = UINT64_C(1) << 52;
+	round.settings = settings;
+	round.n_settings = 3;
+	round.members = members;
+	round.n_members = 1024;
+	round.layers = layers;
+	round.n_layers = 1;
+	trace.rounds = rounds;
+	trace.n_rounds = 2;
+	reply.version = CONTROL_VERSION;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_TRACE;
+	reply.trace = &trace;
+	size_t bytes = edit__control__reply__get_packed_size(&reply);
+	unsigned char *packed = malloc(bytes);
+	edit__control__reply__pack(&reply, packed);
+	void *block;
+	const Edit__Control__Reply *got;
+	assert_int_equal(control_reply_decode(packed, bytes, &block, &got, &why), 0);
+	const Edit__Control__TraceRound *second = got->trace->rounds[1];
+	assert_true(second->round == UINT64_C(1) << 52);
+	assert_int_equal(second->n_members, 1024);
+	assert_int_equal(second->members[1023]->verdicts[3], 1);
+	assert_int_equal(second->members[1023]->lateness_us, 1234567);
+	assert_int_equal(second->layers[0]->gather_us, 99);
+	assert_true(second->settings[2] == 1e30);
+	free(block);
+	for (size_t cut = 1; cut < 40; cut++)
+		assert_int_equal(control_reply_decode(packed, bytes - cut, &block, &got, &why), EDIT_ERROR_MALFORMED);
+	/* A member whose numbers are all zero takes fewest bytes for the memory it needs. */
+	memset(verdicts, 0, sizeof(verdicts));
+	member.lateness_us = 0;
+	bytes = edit__control__reply__pack(&reply, packed);
+	assert_int_equal(control_reply_decode(packed, bytes, &block, &got, &why), 0);
+	free(block);
+	free(packed);
+}
+
 static void replies_of_another_version_or_with_escapes_are_refused(void **state)
 {
 	(void)state;
@@ -188,6 +241,7 @@ int main(void)
 		cmocka_unit_test(bad_requests_are_told),
 		cmocka_unit_test(frames_that_are_no_requests_are_refused),
 		cmocka_unit_test(reply_reads_back_and_is_one_block),
+		cmocka_unit_test(page_of_rounds_reads_back_and_a_cut_one_is_refused),
 		cmocka_unit_test(replies_of_another_version_or_with_escapes_are_refused),
 		cmocka_unit_test(a_million_peers_in_a_reply_are_refused),
 	};

@@ -351,6 +351,12 @@ static void command_lines_that_make_no_sense_exit_2(void **state)
 		{"pause", "--dry-run", NULL},
 		{"wait", NULL},
 		{"status", "--timeout", "3", NULL},
+		{"trace", "--watch", NULL},
+		{"trace", "--since", "0", NULL},
+		{"trace", "--last", "x", NULL},
+		{"peers", "--since", "3", NULL},
+		{"peers", "--last", "3", NULL},
+		{"peers", "--follow", NULL},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -371,6 +377,29 @@ static void command_lines_are_read_in_any_order(void **state)
 	assert_true(arguments.timeout_s == 2);
 	assert_string_equal(arguments.socket_path, "/x/y.sock");
 	assert_int_equal(arguments.word_count, 0);
+}
+
+static void trace_takes_its_options_and_no_others_do(void **state)
+{
+	char *argv[] = {(char *)"editctl", (char *)"trace", (char *)"--since=7", (char *)"--last", (char *)"3", (char *)"--follow",
+			NULL};
+	struct arguments arguments;
+	size_t count;
+	const struct verb *verbs = verb_list(&count);
+	(void)state;
+	arguments_parse(6, argv, &arguments);
+	assert_int_equal(arguments.since_round, 7);
+	assert_int_equal(arguments.last_count, 3);
+	assert_true(arguments.follow);
+	for (size_t i = 0; i < count; i++) {
+		bool is_trace = verbs[i].command == COMMAND_TRACE;
+		assert_int_equal(verb_has(&verbs[i], VERB_SINCE), is_trace);
+		assert_int_equal(verb_has(&verbs[i], VERB_LAST), is_trace);
+		assert_int_equal(verb_has(&verbs[i], VERB_FOLLOW), is_trace);
+		if (is_trace)
+			assert_false(verb_has(&verbs[i], VERB_WATCH));
+	}
+	assert_true(verb_has(verb_find("peers"), VERB_WATCH));
 }
 
 static void watch_takes_no_word_that_is_not_a_number(void **state)
@@ -528,6 +557,7 @@ int main(void)
 		cmocka_unit_test(numbers_of_the_command_line_are_checked_whole),
 		cmocka_unit_test(command_lines_that_make_no_sense_exit_2),
 		cmocka_unit_test(command_lines_are_read_in_any_order),
+		cmocka_unit_test(trace_takes_its_options_and_no_others_do),
 		cmocka_unit_test(watch_takes_no_word_that_is_not_a_number),
 		cmocka_unit_test(socket_comes_from_option_then_environment_then_default),
 		IN_FOLDER(missing_socket_says_what_to_start),
