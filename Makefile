@@ -31,7 +31,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view proposal sync round node
-PROTO  := check text stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
           driver health answer answer_look answer_members answer_trace control daemon
@@ -39,7 +39,8 @@ LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
-SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mishap world
+SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mishap world \
+          scenario pool tuition learner report machine cluster plot meter study
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
@@ -60,7 +61,7 @@ SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.p
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
 CTL_LIBS    := -lzmq -lprotobuf-c -ljansson -lm
-SIM_LIBS    := -lxxhash -lm
+SIM_LIBS    := -linih $(WORKER_LIBS)
 TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
@@ -96,7 +97,7 @@ $(B)/edit-worker: $(B)/worker/main.o $(B)/worker.a $(B)/proto.a $(B)/core.a
 $(B)/editctl: $(B)/ctl/main.o $(B)/ctl.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(CTL_LIBS)
-$(B)/edit-sim: $(B)/sim/main.o $(B)/sim.a $(B)/proto.a $(B)/core.a
+$(B)/edit-sim: $(B)/sim/main.o $(B)/sim.a $(B)/worker.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(SIM_LIBS)
 $(B)/libedit-worker.so: $(call objects,worker,$(LIBW)) $(B)/proto.a

@@ -1,86 +1,26 @@
-/* Reads config file and drop-ins with inih, and checks what only the whole can show. Owns the member list. */
+/* Reads config file and drop-ins, and checks what only the whole can show. Owns the member list. */
 
 #include "daemon/config.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/layer.h"
 #include "proto/address.h"
+#include "proto/inifile.h"
 
-enum {
-	FILE_LINE_MAX = 1024,  /* bytes of a line, with its end */
-	SOCKET_NAME_MAX = 16   /* bytes of "/control.sock" and the like behind runtime_dir */
-};
+enum { SOCKET_NAME_MAX = 16 /* bytes of "/control.sock" and the like behind runtime_dir */ };
 
 /* Reading one file. */
 struct reader {
 	struct config *config;
-	FILE *file;
-	const char *path;
-	int line_number;                /* of the line read last */
 	bool is_set[SETTING_END];       /* in this file */
 	bool *is_given;                 /* [SETTING_END] in any file */
 	bool has_members;               /* this file has begun its list */
-	int error;
-	struct line *why;
 };
-
-static int reader_fail(struct reader *reader, int error, const char *text)
-{
-	if (reader->error == 0)
-		reader->error = line_fail(reader->why, error, "%s:%d: %s", reader->path, reader->line_number, text);
-	return 0;
-}
-
-/* Whether line is a [section] with more behind it than blanks and a comment: inih would take no notice of that. */
-static bool has_more_than_section(const char *line)
-{
-	line += strspn(line, " \t");
-	const char *end = line[0] == '[' ? strchr(line, ']') : NULL;
-	if (!end)
-		return false;
-	end += 1 + strspn(end + 1, " \t\r\n");
-	return end[0] != 0 && end[0] != ';' && end[0] != '#';
-}
-
-/* inih gives no line numbers, so they are counted where it asks for lines. Bytes that would end a line for it too early
- * are refused. */
-static char *read_line(char *buffer, int size, void *stream)
-{
-	struct reader *reader = stream;
-	int byte = 0, length = 0;
-	while (reader->error == 0 && byte != '\n' && (byte = getc(reader->file)) != EOF) {
-		if (length == 0)
-			reader->line_number++;
-		if (byte == 0)
-			reader_fail(reader, EDIT_ERROR_INVALID, "a zero byte, expected text");
-		else if (length + 2 == size && byte != '\n')
-			reader_fail(reader, EDIT_ERROR_RANGE, "line too long, expected at most 1000 bytes");
-		else
-			buffer[length++] = (char)byte;
-	}
-	buffer[length] = 0;
-	if (reader->error == 0 && has_more_than_section(buffer))
-		reader_fail(reader, EDIT_ERROR_INVALID, "more behind [section], expected a line of its own for each setting");
-	return reader->error != 0 || length == 0 ? NULL : buffer;
-}
-
-/* Opens a file for reading; a FIFO that nobody writes to is empty, and not waited for. NULL: errno tells. */
-static FILE *open_file(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	FILE *file = fd >= 0 && fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "r") : NULL;
-	if (!file && fd >= 0)
-		close(fd);
-	return file;
-}
 
 static void members_clear(struct config *config)
 {
@@ -91,60 +31,51 @@ static void members_clear(struct config *config)
 	config->member_count = 0;
 }
 
-static int take_member(struct reader *reader, const char *name, const char *value)
+static int take_member(struct reader *reader, const char *name, const char *value, struct line *why)
 {
 	struct config *config = reader->config;
-	struct line why = {""};
+	struct line detail = {""};
 	struct address address;
-	if (!text_is_name(name)) {
-		line_fail(&why, EDIT_ERROR_INVALID, "members.%s: not a name, expected 1 to 63 of [a-z0-9-]", name);
-		return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
-	}
-	int error = address_parse(value, &address, &why);
+	if (!text_is_name(name))
+		return line_fail(why, EDIT_ERROR_INVALID, "members.%s: not a name, expected 1 to 63 of [a-z0-9-]", name);
+	int error = address_parse(value, &address, &detail);
 	if (!error && (address.kind != ADDRESS_TCP || strcmp(address.host, "*") == 0))
-		error = line_fail(&why, EDIT_ERROR_INVALID, "\"%s\" is not tcp://HOST:PORT", value);
-	if (error) {
-		struct line full;
-		line_fail(&full, EDIT_ERROR_INVALID, "members.%s: %.400s", name, why.text);
-		return reader_fail(reader, error, full.text);
-	}
+		error = line_fail(&detail, EDIT_ERROR_INVALID, "\"%s\" is not tcp://HOST:PORT", value);
+	if (error)
+		return line_fail(why, error, "members.%s: %.400s", name, detail.text);
 
 	if (!reader->has_members)
 		members_clear(config);
 	reader->has_members = true;
-	for (uint32_t i = 0; i < config->member_count; i++)
-		if (strcmp(config->names[i], name) == 0 || strcmp(config->addresses[i], value) == 0) {
-			bool is_name = strcmp(config->names[i], name) == 0;
-			line_fail(&why, EDIT_ERROR_INVALID, "members.%s: %s given twice", name,
-				  is_name ? "name" : value);
-			return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
-		}
+	for (uint32_t i = 0; i < config->member_count; i++) {
+		bool is_name = strcmp(config->names[i], name) == 0;
+		if (is_name || strcmp(config->addresses[i], value) == 0)
+			return line_fail(why, EDIT_ERROR_INVALID, "members.%s: %s given twice", name, is_name ? "name" : value);
+	}
 	if (config->member_count == MEMBER_COUNT_MAX)
-		return reader_fail(reader, EDIT_ERROR_RANGE, "members: more than 1024");
+		return line_fail(why, EDIT_ERROR_RANGE, "members: more than 1024");
 	config->names[config->member_count] = strdup(name);
 	config->addresses[config->member_count] = strdup(value);
 	config->member_count++;
-	return 1;
+	return 0;
 }
 
-static int take_setting(struct reader *reader, const char *section, const char *key, const char *value)
+static int take_setting(struct reader *reader, const char *section, const char *key, const char *value, struct line *why)
 {
-	struct line name, why = {""};
+	struct line name;
 	size_t index;
 	struct setting_value parsed;
 	line_fail(&name, EDIT_ERROR_INVALID, "%s%s%s", section, section[0] ? "." : "", key);
-	int error = setting_find(name.text, &index, &why);
+	int error = setting_find(name.text, &index, why);
 	if (!error)
-		error = setting_parse(index, value, &parsed, &why);
+		error = setting_parse(index, value, &parsed, why);
 	if (error)
-		return reader_fail(reader, error, why.text);
-	if (reader->is_set[index]) {
-		line_fail(&why, EDIT_ERROR_INVALID, "%.200s: given twice in this file", name.text);
-		return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
-	}
+		return error;
+	if (reader->is_set[index])
+		return line_fail(why, EDIT_ERROR_INVALID, "%.200s: given twice in this file", name.text);
 	reader->is_set[index] = reader->is_given[index] = true;
 	reader->config->values[index] = parsed;
-	return 1;
+	return 0;
 }
 
 /* What the method presets holds unless a file says otherwise, wherever it says so. */
@@ -166,52 +97,24 @@ static bool section_is_known(const char *section)
 	return false;
 }
 
-static int take(void *user, const char *section, const char *key, const char *value)
+static int take(void *arg, const char *section, const char *key, const char *value, struct line *why)
 {
-	struct reader *reader = user;
-	struct line why;
-	if (reader->error)
-		return 0;
+	struct reader *reader = arg;
 	if (strcmp(section, "members") == 0)
-		return take_member(reader, key, value);
-	if (section[0] == 0 && strcmp(key, setting_at(METHOD)->name) != 0) {
-		line_fail(&why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
-		return reader_fail(reader, EDIT_ERROR_INVALID, why.text);
-	}
-	if (section[0] != 0 && !section_is_known(section)) {
-		line_fail(&why, EDIT_ERROR_INVALID,
-			  "[%s]: unknown section, expected node, sync, outer, penalty, wire, checkpoint or members",
-			  section);
-		return reader_fail(reader, EDIT_ERROR_UNKNOWN, why.text);
-	}
-	return take_setting(reader, section, key, value);
+		return take_member(reader, key, value, why);
+	if (section[0] == 0 && strcmp(key, setting_at(METHOD)->name) != 0)
+		return line_fail(why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
+	if (section[0] != 0 && !section_is_known(section))
+		return line_fail(why, EDIT_ERROR_UNKNOWN,
+				 "[%s]: unknown section, expected node, sync, outer, penalty, wire, checkpoint or members",
+				 section);
+	return take_setting(reader, section, key, value, why);
 }
 
 static int read_file(struct config *config, bool *is_given, const char *path, struct line *why)
 {
-	struct reader reader = {.config = config, .path = path, .is_given = is_given, .why = why};
-	reader.file = open_file(path);
-	if (!reader.file)
-		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", path, strerror(errno));
-
-	ini_use_stack = false;
-	ini_initial_alloc = FILE_LINE_MAX;
-	ini_max_line = FILE_LINE_MAX;
-	ini_allow_multiline = false;
-	ini_stop_on_first_error = true;
-	int line_number = ini_parse_stream(read_line, &reader, take, &reader);
-	int cause = ferror(reader.file) ? errno : 0;
-	fclose(reader.file);
-	if (reader.error)
-		return reader.error;
-	if (cause)
-		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", path, strerror(cause));
-	if (line_number > 0)
-		return line_fail(why, EDIT_ERROR_INVALID, "%s:%d: expected [section], key = value or a comment", path,
-				 line_number);
-	if (line_number < 0)
-		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: no memory", path);
-	return 0;
+	struct reader reader = {.config = config, .is_given = is_given};
+	return inifile_read(path, take, &reader, why);
 }
 
 static int is_conf(const struct dirent *entry)

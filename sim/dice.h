@@ -25,6 +25,15 @@ static inline struct dice dice_split(struct dice *dice)
 	return (struct dice){dice_bits(dice)};
 }
 
+/* Dice that depend on a seed and two numbers alone: what is drawn for step b of node a is the same whatever came before. */
+static inline struct dice dice_at(uint64_t seed, uint64_t a, uint64_t b)
+{
+	struct dice dice = {seed};
+	dice.state = dice_bits(&dice) ^ a;
+	dice.state = dice_bits(&dice) ^ b;
+	return dice_split(&dice);
+}
+
 /* Even in [0, 1). */
 static inline double dice_unit(struct dice *dice)
 {

@@ -1,4 +1,5 @@
-/* edit-sim: runs simulated rings and prints one line; a failing one prints its seed and the end of its trace. */
+/* edit-sim: runs simulated rings and prints one line; a failing one prints its seed and the end of its trace. `edit-sim run` runs an
+ * experiment instead (sim/study.h). */
 
 #include <argp.h>
 #include <errno.h>
@@ -6,8 +7,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/layer.h"
+#include "sim/study.h"
 #include "sim/world.h"
 
 /* Where argp looks for it: not hidden, unlike all else. */
@@ -19,7 +22,8 @@ static struct world_config running; /* for check_failed */
 static const char description[] =
 	"Runs rings of simulated peers in virtual time, everything drawn from a seed, and checks every event.\v"
 	"What is not given is drawn from the seed. The same seed and numbers give the same hash on every run. Exit status: 0 all "
-	"rings ended well, 1 one did not (its seed and the end of its trace are printed), 2 usage.";
+	"rings ended well, 1 one did not (its seed and the end of its trace are printed), 2 usage.\n\n"
+	"`edit-sim run SCENARIO.ini` runs an experiment with the real model instead: see `edit-sim run --help`.";
 
 static const struct argp_option options[] = {
 	{"seed", 's', "SEED", 0, "the seed of one ring (default 1)", 0},
@@ -115,6 +119,10 @@ void check_failed(const char *condition, const char *file, int line)
 {
 	char reason[512];
 	snprintf(reason, sizeof reason, "%s:%d: check failed: %s", file, line, condition);
+	if (running.peers == 0) { /* in an experiment */
+		fprintf(stderr, "edit-sim: %s\n", reason);
+		_exit(1);
+	}
 	print_failure(reason);
 	exit(1);
 }
@@ -186,6 +194,11 @@ static int run_many(const struct arguments *arguments, bool is_drawn)
 
 int main(int argc, char **argv)
 {
+	static char run_name[] = "edit-sim run";
+	if (argc > 1 && strcmp(argv[1], "run") == 0) {
+		argv[1] = run_name;
+		return study_main(argc - 1, argv + 1);
+	}
 	struct arguments arguments = {.config = {.faults = UINT_MAX}, .first = 1, .last = 1};
 	const struct argp argp = {.options = options, .parser = read_option, .doc = description};
 	argp_err_exit_status = 2;
