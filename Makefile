@@ -44,7 +44,7 @@ SIM    := heap parcel trainee formula ledger ballot trace setup citizen stage mi
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_sim \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_sim test_tuition \
           test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
           test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
@@ -55,7 +55,7 @@ HELPERS := near lab scratch worker_end worker_drive fuzz/target fuzz/target_file
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_library.py test_tidy.py test_verdict.py \
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_library.py test_tidy.py test_verdict.py \
            test_bootstrap.py test_install.py test_system.py test_demo.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm

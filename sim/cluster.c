@@ -169,7 +169,7 @@ static void end_round(struct cluster *cluster, uint32_t rank, uint64_t round)
 	const struct learner_times *times = &machine->learner.times;
 	struct share now = {.time_us = cluster->now_us, .name = machine->told.name, .round = round, .steps = machine->steps,
 			    .compute_us = times->compute_us, .exposed_us = times->exposed_us, .waiting_us = times->waiting_us,
-			    .bytes = machine->bytes};
+			    .bytes = machine->bytes, .loss = node_record(machine->node, 0, rank)->loss};
 	memcpy(now.verdicts, machine->verdicts, sizeof now.verdicts);
 	struct share since = now;
 	since.steps -= machine->told.steps;

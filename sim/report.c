@@ -130,14 +130,15 @@ static FILE *line_file(struct report *report)
 void report_round(struct report *report, const struct share *share)
 {
 	FILE *file = line_file(report);
+	char loss[32];
 	if (!file)
 		return;
 	fprintf(file,
 		"{\"event\":\"round\",\"time_us\":%" PRIu64 ",\"node\":\"%s\",\"round\":%" PRIu64 ",\"steps\":%" PRIu64
 		",\"compute_us\":%" PRIu64 ",\"exposed_us\":%" PRIu64 ",\"waiting_us\":%" PRIu64 ",\"bytes\":%" PRIu64
-		",\"verdicts\":{",
+		",\"loss\":%s,\"verdicts\":{",
 		share->time_us, share->name, share->round, share->steps, share->compute_us, share->exposed_us,
-		share->waiting_us, share->bytes);
+		share->waiting_us, share->bytes, number_text(share->loss, loss));
 	const char *comma = "";
 	for (int v = 0; v < VERDICT_COUNT; v++)
 		if (share->verdicts[v] > 0) {

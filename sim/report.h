@@ -16,6 +16,7 @@ struct share {
 	uint64_t round, steps;
 	uint64_t compute_us, exposed_us, waiting_us;
 	uint64_t bytes;        /* sent */
+	double loss;           /* mean training loss, nats per token; NaN: unknown */
 	uint64_t verdicts[VERDICT_COUNT]; /* of its layers */
 };
 
