@@ -5,8 +5,8 @@
 
 #include "sim/scenario.h"
 
-/* Draws into the folder of a closed report; loss only if has_loss. The script stays there as plot.gp. EDIT_ERROR_SYSTEM
- * with one line in why if gnuplot is not there or fails. */
+/* The last thing that the program does: it becomes gnuplot, which draws into the folder of a closed report; loss only if
+ * has_loss. The script stays there as plot.gp. Returns only on failure: EDIT_ERROR_SYSTEM with one line in why. */
 int plot_draw(const char *folder, const struct scenario *scenario, bool has_loss, struct line *why);
 
 #endif

@@ -103,8 +103,7 @@ static int run(const struct arguments *arguments, const struct scenario *scenari
 	}
 	if (!is_done)
 		return complain_line(EDIT_ERROR_SYSTEM, &why);
-	int error = arguments->out && arguments->has_plots ? plot_draw(arguments->out, scenario, tuition != NULL, &why) : 0;
-	return error ? complain_line(error, &why) : 0;
+	return 0;
 }
 
 int study_main(int argc, char **argv)
@@ -125,6 +124,8 @@ int study_main(int argc, char **argv)
 		tuition = tuition_open(&scenario, arguments.threads, &error, &why);
 	int status = error ? complain_line(error, &why) : run(&arguments, &scenario, tuition);
 	tuition_close(tuition);
+	if (status == 0 && arguments.out && arguments.has_plots)
+		status = complain_line(plot_draw(arguments.out, &scenario, !is_timing, &why), &why);
 	scenario_close(&scenario);
 	return status;
 }
