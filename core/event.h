@@ -24,7 +24,8 @@ enum {
 	X(VERDICT_ABSENT, "absent")                                                                                        \
 	X(VERDICT_ACCEPTED, "accepted")                                                                                    \
 	X(VERDICT_OUTLIER, "outlier")                                                                                      \
-	X(VERDICT_NONFINITE, "nonfinite")
+	X(VERDICT_NONFINITE, "nonfinite")                                                                                  \
+	X(VERDICT_LATE, "late")
 
 enum verdict {
 #define X(id, text) id,
@@ -98,6 +99,7 @@ struct record {
 	uint64_t exposed_us;   /* time that the worker waited for layers of the previous round */
 	uint64_t change;       /* layer 0: digest of the changes that may be taken after this round (0: none) */
 	bool final;            /* the worker has done its last step */
+	bool realign;          /* its theta is not that of the others where it should be: see struct offer */
 };
 
 enum chunk_phase {
@@ -165,9 +167,10 @@ struct message {
 enum event_kind {
 	EVENT_TICK = 1, /* start, or the deadline that node_step asked for has passed */
 	EVENT_MESSAGE,
-	EVENT_OFFER,    /* the worker hands over all layers at a step boundary */
+	EVENT_OFFER,    /* the worker hands over all layers at a step boundary; or begins to hand over gradients */
+	EVENT_GRADIENT, /* the worker hands over a layer's gradient; last layer first */
 	EVENT_WANT,     /* the worker waits for a layer that is not published yet (told once per layer and round) */
-	EVENT_HASHED,   /* answer to ACTION_PUBLISH */
+	EVENT_HASHED,   /* answer to ACTION_COMMITTED */
 	EVENT_CHANGE,   /* a command on this node proposes a change (id is made by the node) */
 	EVENT_KIND_END
 };
@@ -178,6 +181,8 @@ struct offer {
 	double loss;          /* mean over those steps */
 	uint64_t exposed_us;  /* that the worker waited in acquire since the last offer */
 	bool final;           /* no step will follow */
+	bool gradients;       /* of the step in progress, layer by layer with EVENT_GRADIENT; theta stays with the worker */
+	bool realign;         /* gradients: a worker died in the middle of a step, theta may differ from that of the others */
 };
 
 struct event {
@@ -187,6 +192,10 @@ struct event {
 		const struct message *message;
 		struct offer offer;
 		uint32_t wanted; /* layer index */
+		struct {
+			uint32_t layer_index;
+			bool absent; /* no gradient: the worker died before it had one */
+		} gradient;
 		struct {
 			uint32_t layer_index;
 			uint64_t hash;
@@ -203,9 +212,11 @@ struct event {
 enum action_kind {
 	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again. MESSAGE_REFUSE goes back to where the
 			    * message of this event came from, which may be another process than the member */
-	ACTION_PUBLISH,    /* theta of a layer is the new anchor: tell the worker; answer with EVENT_HASHED */
+	ACTION_COMMITTED,  /* a layer has completed round `round`: answer with EVENT_HASHED, the hash of anchor and momentum */
+	ACTION_PUBLISH,    /* the worker may have the layer back: theta, or with gradients their mean */
 	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer (SCHEDULE_LATER: not before it is
-			    * told another number; 0: the run ends, stop it) */
+			    * told another number; 0: the run ends, stop it); `gradients`: from its next step on it hands over
+			    * the gradients of every step, besides */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
@@ -253,9 +264,10 @@ struct note {
 struct action {
 	enum action_kind kind;
 	uint32_t to;          /* ACTION_SEND: rank */
-	uint32_t layer_index; /* ACTION_PUBLISH */
-	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer */
-	uint64_t round;       /* ACTION_PUBLISH, ACTION_CHECKPOINT */
+	uint32_t layer_index; /* ACTION_COMMITTED, ACTION_PUBLISH */
+	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
+	uint64_t round;       /* ACTION_COMMITTED, ACTION_PUBLISH, ACTION_CHECKPOINT */
+	bool gradients;       /* ACTION_SCHEDULE */
 	uint64_t number;      /* ACTION_SCHEDULE: steps */
 	union {
 		struct message message;

@@ -16,6 +16,11 @@ struct layer {
 	float *theta;    /* [size] the replica's parameters; the worker writes them except between offer and publish */
 	float *anchor;   /* [size] parameters after the last completed round: equal bits on all members */
 	float *momentum; /* [size] of the outer optimiser: equal bits on all members */
+
+	/* Touched only by what is named; NULL where it never happens. */
+	float *gradient; /* [size] sync.exchange = gradients: own gradient when offered, the mean when published */
+	float *base;     /* [size] straggler.grace: the anchor that a late member's theta began from */
+	float *snapshot; /* [size] sync.overlap = steps: theta at the offer */
 };
 
 #endif

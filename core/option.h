@@ -19,8 +19,17 @@
 	X(SYNC_MIN_STEPS, "sync.min_steps", COUNT, "steps", 1, 1, 1e9, "local steps at least between two rounds by time")   \
 	X(SYNC_PREFETCH, "sync.prefetch", COUNT, "layers", 2, 0, 64,                                                       \
 	  "layers on the ring ahead of the worker; 0: only the one that it waits for")                                                   \
-	X(SYNC_OVERLAP, "sync.overlap", CHOICE, "none|forward", 1, 0, 1,                                                   \
-	  "what the worker does during a round: waits for all layers, or computes with those that are done")               \
+	X(SYNC_OVERLAP, "sync.overlap", CHOICE, "none|forward|steps", 1, 0, 2,                                             \
+	  "what the worker does during a round: waits for all layers, computes with those that are done, or steps on and " \
+	  "takes the result up with its next offer")                                                                       \
+	X(SYNC_EXCHANGE, "sync.exchange", CHOICE, "parameters|gradients", 0, 0, 1,                                         \
+	  "what is averaged: parameters after an interval, or the gradients of every step")                                \
+	X(SYNC_WARMUP_STEPS, "sync.warmup_steps", COUNT, "steps", 0, 0, 1e9,                                               \
+	  "first steps of the run, whose gradients are averaged whatever sync.exchange says")                              \
+	X(STRAGGLER_GRACE, "straggler.grace", REAL, "", 0, 0, 1e6,                                                         \
+	  "a member that has not offered after so many median intervals is late: the round goes on without it; 0: waits")  \
+	X(STRAGGLER_MAX_STALE, "straggler.max_stale", COUNT, "rounds", 8, 1, 1e9,                                          \
+	  "rounds in a row that a member may be late before its progress is dropped")                                      \
 	X(OUTER_LR, "outer.lr", REAL, "", 0.8, 0, 10, "learning rate of the outer optimiser (SGD with Nesterov momentum)") \
 	X(OUTER_MOMENTUM, "outer.momentum", REAL, "", 0.85, 0, 0.9999, "momentum of the outer optimiser")                  \
 	X(PENALTY_ALPHA, "penalty.alpha", REAL, "", 0.02, 1e-6, 1, "weight of a new norm in the detector's mean and variance") \
@@ -42,13 +51,18 @@
  *   a-edit     the same with rounds by time
  *   diloco     arXiv 2311.08105: uniform mean, its outer learning rate and momentum, all layers at once
  *   local-sgd  arXiv 1808.07217: the parameters' mean, all layers at once
+ *   co2        arXiv 2401.16265: diloco whose round runs behind the next interval and counts one round late
+ *   ddp        the mean of every step's gradients, layer by layer in the backward pass
  *
- * id, name, sync.period, sync.overlap, outer.lr, outer.momentum, penalty.threshold, penalty.temperature, penalty.clip */
+ * id, name, sync.period, sync.overlap, sync.exchange, outer.lr, outer.momentum, penalty.threshold, penalty.temperature,
+ * penalty.clip */
 #define METHODS(X)                                                                                                     \
-	X(METHOD_EDIT, "edit", 0, OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                                    \
-	X(METHOD_A_EDIT, "a-edit", 600, OVERLAP_FORWARD, 0.8, 0.85, 3, 1, 10)                                              \
-	X(METHOD_DILOCO, "diloco", 0, OVERLAP_NONE, 0.7, 0.9, 1e30, 1e30, 1e30)                                            \
-	X(METHOD_LOCAL_SGD, "local-sgd", 0, OVERLAP_NONE, 1, 0, 1e30, 1e30, 1e30)
+	X(METHOD_EDIT, "edit", 0, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 10)                               \
+	X(METHOD_A_EDIT, "a-edit", 600, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 10)                         \
+	X(METHOD_DILOCO, "diloco", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 1e30)                       \
+	X(METHOD_LOCAL_SGD, "local-sgd", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 1, 0, 1e30, 1e30, 1e30)                     \
+	X(METHOD_CO2, "co2", 0, OVERLAP_STEPS, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 1e30)                            \
+	X(METHOD_DDP, "ddp", 0, OVERLAP_NONE, EXCHANGE_GRADIENTS, 1, 0, 1e30, 1e30, 1e30)
 
 #define METHOD_NAME(id, name, ...) "|" name
 #define METHOD_NAMES (&METHODS(METHOD_NAME)[1])
@@ -60,7 +74,8 @@ enum method {
 	METHOD_COUNT
 };
 
-enum overlap { OVERLAP_NONE, OVERLAP_FORWARD };
+enum overlap { OVERLAP_NONE, OVERLAP_FORWARD, OVERLAP_STEPS };
+enum exchange { EXCHANGE_PARAMETERS, EXCHANGE_GRADIENTS };
 
 enum ring_setting {
 #define X(id, name, type, unit, standard, low, high, help) id,
@@ -88,8 +103,9 @@ static inline struct ring_settings ring_settings_standard(void)
 /* Whether the method presets a setting, and its value there. */
 static inline bool method_presets(enum method method, enum ring_setting setting, double *ret_value)
 {
-	static const enum ring_setting settings[] = {SYNC_PERIOD, SYNC_OVERLAP, OUTER_LR, OUTER_MOMENTUM,
-						     PENALTY_THRESHOLD, PENALTY_TEMPERATURE, PENALTY_CLIP};
+	static const enum ring_setting settings[] = {SYNC_PERIOD, SYNC_OVERLAP, SYNC_EXCHANGE, OUTER_LR,
+						     OUTER_MOMENTUM, PENALTY_THRESHOLD, PENALTY_TEMPERATURE,
+						     PENALTY_CLIP};
 	static const double values[METHOD_COUNT][sizeof settings / sizeof settings[0]] = {
 #define X(id, name, ...) {__VA_ARGS__},
 		METHODS(X)
