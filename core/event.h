@@ -180,7 +180,7 @@ struct offer {
 	uint64_t tokens;      /* since the last offer */
 	double loss;          /* mean over those steps */
 	uint64_t exposed_us;  /* that the worker waited in acquire since the last offer */
-	bool final;           /* no step will follow */
+	bool final;           /* no step will follow; gradients: the step in progress is the last, its parameters are offered next */
 	bool gradients;       /* of the step in progress, layer by layer with EVENT_GRADIENT; theta stays with the worker */
 	bool realign;         /* gradients: a worker died in the middle of a step, theta may differ from that of the others */
 };

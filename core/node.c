@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "core/part.h"
 #include "core/round.h"
 #include "core/view.h"
 
@@ -31,7 +32,7 @@ static struct sync_config sync_config_of(const struct node_config *config)
 {
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
-				    .finished = config->finished, .detectors = config->detectors, .settings = &config->settings};
+				    .finished = config->finished, .is_stale = config->is_stale, .detectors = config->detectors, .settings = &config->settings};
 }
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -74,6 +75,7 @@ struct node *node_init(void *block, const struct node_config *config)
 	rest += round_up(link_size(frames_max(config)));
 	struct sync_config sync = sync_config_of(config);
 	sync_init(&node->sync, rest, &sync, &node->link);
+	part_init(&node->sync);
 	return node;
 }
 
@@ -164,7 +166,7 @@ static void roll(struct node *node, uint32_t rank, struct actions *actions)
 		return;
 	node->view.complete = true;
 	actions_note(actions, (struct note){.code = NOTE_RING_COMPLETE, .a = node->view.count});
-	round_begin(&node->sync, node->now_us, actions);
+	part_begin(&node->sync, node->now_us, actions);
 }
 
 /* A neighbour's new incarnation has been accepted: the streams with it start afresh. */
@@ -356,8 +358,9 @@ static void take_event(struct node *node, const struct event *event, struct acti
 	switch (event->kind) {
 	case EVENT_TICK: break;
 	case EVENT_MESSAGE: take_message(node, event->message, actions); break;
-	case EVENT_OFFER: round_offer(sync, &event->offer, node->now_us); break;
-	case EVENT_WANT: round_want(sync, event->wanted); break;
+	case EVENT_OFFER: part_offer(sync, &event->offer, node->now_us); break;
+	case EVENT_GRADIENT: part_gradient(sync, event->gradient.layer_index, event->gradient.absent); break;
+	case EVENT_WANT: part_want(sync, event->wanted); break;
 	case EVENT_HASHED: sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions); break;
 	case EVENT_CHANGE: {
 		struct change change = event->change;
@@ -380,7 +383,7 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 		node->begun = true;
 		node->begin_us = node->heartbeat_at_us = node->hello_at_us = event->now_us;
 		/* The first interval begins here: workers train while the ring is gathering. */
-		node->sync.done_us = event->now_us;
+		node->sync.done_us = node->sync.part_us = event->now_us;
 	}
 	take_event(node, event, actions);
 	if (!node->own_roll && view_is_joined(&node->view)) {
@@ -489,6 +492,11 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 	const struct sync_confirm *confirm = sync_confirm_at(&node->sync, round + back, (uint32_t)layer_index, rank);
 	*ret_round = confirm->round;
 	return confirm->hash;
+}
+
+bool node_averages_gradients(const struct node *node)
+{
+	return node->sync.next_gradients;
 }
 
 const struct detector *node_detector(const struct node *node, size_t layer_index)

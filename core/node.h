@@ -20,6 +20,8 @@ struct node_config {
 	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
 	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
 	bool finished;                  /* the run had ended before this start */
+	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the
+					 * result of its last offer was not added): it is given the anchor with its next offer */
 	const struct detector *detectors; /* [layer_count] or NULL for fresh ones */
 	struct ring_settings settings;
 	uint64_t heartbeat_us;          /* interval of heartbeats: 1 s */
@@ -76,6 +78,8 @@ struct node_peer {
 /* This member and the ring, and a member (rank < member_count) as seen from here, at now_us of the events' clock. */
 void node_status(const struct node *node, uint64_t now_us, struct node_status *ret_status);
 void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer);
+/* Whether the worker hands over the gradients of its next step. */
+bool node_averages_gradients(const struct node *node);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
 const struct ring_settings *node_settings(const struct node *node);
 uint64_t node_setting_round(const struct node *node, enum ring_setting setting);

@@ -1,4 +1,4 @@
-/* The outer optimiser's step, one pass over four arrays. Elements do not depend on each other, so the width at which the
+/* The outer optimiser's step, one pass over three arrays. Elements do not depend on each other, so the width at which the
  * loop runs never shows in a result. Keeps nothing between calls. */
 
 #include <math.h>
@@ -17,7 +17,7 @@ double outer_clip_scale(double square_norm, double clip)
 	return scale < 1.0 ? scale : 1.0;
 }
 
-INLINE void step_loop(float *anchor, float *momentum, float *theta, const float *mean, float scale, float rate, float factor,
+INLINE void step_loop(float *anchor, float *momentum, const float *mean, float scale, float rate, float factor,
 		      size_t count)
 {
 	block_float a, v, g;
@@ -32,27 +32,25 @@ INLINE void step_loop(float *anchor, float *momentum, float *theta, const float 
 		a -= rate * (g + factor * v);
 		memcpy(anchor + i, &a, sizeof a);
 		memcpy(momentum + i, &v, sizeof v);
-		memcpy(theta + i, &a, sizeof a);
 	}
 	for (; i < count; i++) {
 		float gradient = scale * mean[i];
 		momentum[i] = factor * momentum[i] + gradient;
 		anchor[i] -= rate * (gradient + factor * momentum[i]);
-		theta[i] = anchor[i];
 	}
 }
 
-WIDE static void step_wide(float *anchor, float *momentum, float *theta, const float *mean, float scale, float rate,
+WIDE static void step_wide(float *anchor, float *momentum, const float *mean, float scale, float rate,
 			   float factor, size_t count)
 {
-	step_loop(anchor, momentum, theta, mean, scale, rate, factor, count);
+	step_loop(anchor, momentum, mean, scale, rate, factor, count);
 }
 
-void outer_step(float *anchor, float *momentum, float *theta, const float *mean, double scale, double lr,
+void outer_step(float *anchor, float *momentum, const float *mean, double scale, double lr,
 		double momentum_factor, size_t count)
 {
 	if (machine_is_wide())
-		step_wide(anchor, momentum, theta, mean, (float)scale, (float)lr, (float)momentum_factor, count);
+		step_wide(anchor, momentum, mean, (float)scale, (float)lr, (float)momentum_factor, count);
 	else
-		step_loop(anchor, momentum, theta, mean, (float)scale, (float)lr, (float)momentum_factor, count);
+		step_loop(anchor, momentum, mean, (float)scale, (float)lr, (float)momentum_factor, count);
 }

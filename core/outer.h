@@ -10,8 +10,8 @@
 double outer_clip_scale(double square_norm, double clip);
 
 /* g = scale * mean;  v = momentum_factor * v + g;  anchor -= lr * (g + momentum_factor * v), all in float32, arrays
- * [count]; then theta = anchor. */
-void outer_step(float *anchor, float *momentum, float *theta, const float *mean, double scale, double lr,
-		double momentum_factor, size_t count);
+ * [count]. */
+void outer_step(float *anchor, float *momentum, const float *mean, double scale, double lr, double momentum_factor,
+		size_t count);
 
 #endif

@@ -4,69 +4,13 @@
 #include <string.h>
 
 #include "core/outer.h"
+#include "core/part.h"
 #include "core/round.h"
-#include "core/vec.h"
 
 #define START_MAX 16        /* layers begun in one step, so that a step's actions are bounded */
 #define LATENESS_FACTOR 0.1 /* of the exponential mean */
 
 static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
-
-/* When the next round shall begin, told to the worker: by steps at once, by time not before the period has passed. */
-static void schedule(const struct ring_settings *settings, struct actions *actions)
-{
-	bool is_by_time = settings->value[SYNC_PERIOD] > 0;
-	actions_add(actions, ACTION_SCHEDULE)->number = is_by_time ? SCHEDULE_LATER : (uint64_t)settings->value[SYNC_INTERVAL];
-}
-
-/* Begins the period that ends with the next round, if rounds are by time. */
-static void begin_period(struct sync *sync, uint64_t now_us)
-{
-	double period_us = 1e6 * setting(sync, SYNC_PERIOD);
-	sync->due_us = period_us > 0 ? now_us + (uint64_t)period_us : UINT64_MAX;
-}
-
-/* Lets the worker offer at its next boundary once the period has passed. */
-static void watch_period(struct sync *sync, uint64_t now_us, struct actions *actions)
-{
-	if (sync->offered || sync->finished || sync->due_us == UINT64_MAX)
-		return;
-	if (now_us < sync->due_us) {
-		actions_wake(actions, sync->due_us);
-		return;
-	}
-	sync->due_us = UINT64_MAX;
-	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_MIN_STEPS);
-}
-
-void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
-{
-	sync->progress_us = now_us;
-	if (!sync->finished)
-		schedule(&sync->settings, actions);
-	begin_period(sync, now_us);
-}
-
-int round_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
-{
-	if (sync->offered || sync->finished)
-		return EDIT_ERROR_INVALID;
-	sync->offered = true;
-	sync->offer = *offer;
-	sync->offer_us = now_us;
-	sync->progress_us = now_us;
-	sync->begin_bytes = sync->link->sent_bytes;
-	for (uint32_t i = 0; i < sync->layer_count; i++)
-		sync->state[i].phase = LAYER_OFFERED;
-	return 0;
-}
-
-void round_want(struct sync *sync, uint32_t layer_index)
-{
-	CHECK(layer_index < sync->layer_count);
-	if (sync->offered)
-		sync->wanted = layer_index + 1 > sync->wanted ? layer_index + 1 : sync->wanted;
-}
 
 /* ---- Start: pseudo-gradient, norm, own verdict ---- */
 
@@ -83,30 +27,41 @@ static struct sync_buffer *free_buffer(struct sync *sync)
 static bool may_start(const struct sync *sync)
 {
 	uint32_t ahead = (uint32_t)setting(sync, SYNC_PREFETCH);
-	return sync->next_start < sync->layer_count &&
-	       (sync->next_start < sync->first_open + ahead || sync->next_start < sync->wanted);
+	/* Nobody asks for a layer where the worker does not wait for one. */
+	bool is_unasked = part_is_behind(sync) || sync->gradients;
+	if (sync->next_start == sync->layer_count)
+		return false;
+	const struct sync_layer *layer = &sync->state[part_layer(sync, sync->next_start)];
+	if (layer->phase != LAYER_OFFERED || layer->hash_due || (sync->behind && sync->next_start >= sync->next_return))
+		return false;
+	return sync->next_start < sync->first_open + (is_unasked && ahead == 0 ? 1 : ahead) || sync->next_start < sync->wanted;
 }
 
 static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us)
 {
-	uint32_t index = sync->next_start++;
-	const struct layer *memory = &sync->layers[index];
+	uint32_t index = part_layer(sync, sync->next_start++);
 	struct sync_layer *layer = &sync->state[index];
 	layer->buffer = (uint32_t)(buffer - sync->buffers);
 	buffer->busy = true;
 	buffer->layer_index = index;
 	buffer->round = layer->round + 1;
-	double norm = sqrt(vec_delta(buffer->numbers, memory->anchor, memory->theta, memory->size));
+	enum verdict certain;
+	double norm = part_numbers(sync, index, buffer->numbers, &certain);
 	const struct detector detector = penalty_begin(&layer->detector, &sync->settings);
 	struct record record = {.round = layer->round + 1, .layer_index = index, .origin = sync->rank, .norm = norm,
 				.mean = detector.mean, .sd = penalty_sd(&detector),
 				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
-				.interval_us = sync->offer_us - sync->done_us, .exposed_us = sync->offer.exposed_us,
-				.final = sync->offer.final};
-	record.verdict = penalty_judge(&detector, &sync->settings, norm, &layer->next, &record.z);
+				.interval_us = sync->late ? 0 : sync->offer_us - sync->part_us,
+				.exposed_us = sync->offer.exposed_us, .final = sync->offer.final,
+				.realign = sync->offer.realign};
+	layer->next = layer->detector;
+	record.verdict = certain;
+	if (certain == VERDICT_ACCEPTED && !part_is_equal(sync))
+		record.verdict = penalty_judge(&detector, &sync->settings, norm, &layer->next, &record.z);
 	if (index == 0)
 		record.change = proposals_digest(&sync->proposals, record.round);
-	layer->verdict = record.verdict;
+	if (!sync->late)
+		layer->verdict = record.verdict;
 	layer->phase = LAYER_SCALARS;
 	layer->mark_us = now_us;
 	sync_file_record(sync, &record, now_us);
@@ -157,7 +112,7 @@ static void agree(struct sync *sync, struct actions *actions)
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		const struct record *record = sync_record_at(sync, round, 0, rank);
 		is_agreed &= record->change == digest;
-		sync->finishing |= record->final;
+		sync->finishing |= record->final && !sync->gradients;
 	}
 	struct change change;
 	bool taken;
@@ -168,10 +123,7 @@ static void agree(struct sync *sync, struct actions *actions)
 						    .peer = proposal_origin(&change), .round = round, .a = change.id});
 	}
 	note_lateness(sync, round);
-	if (sync->finishing)
-		actions_add(actions, ACTION_SCHEDULE)->number = 0;
-	else
-		schedule(&sync->next_settings, actions);
+	part_agree(sync, actions);
 }
 
 /* ---- Scalars complete: weights, then reduce ---- */
@@ -191,11 +143,12 @@ static void begin_mean(struct sync *sync, uint32_t index, uint64_t now_us, struc
 {
 	struct sync_layer *layer = &sync->state[index];
 	uint64_t round = layer->round + 1;
+	bool is_equal = part_is_equal(sync), is_by_steps = !is_equal && setting(sync, PENALTY_BY_STEPS) != 0;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		const struct record *record = sync_record_at(sync, round, index, rank);
-		sync->norms[rank] = record->norm;
+		sync->norms[rank] = is_equal ? 0 : record->norm;
 		sync->verdicts[rank] = record->verdict;
-		sync->steps[rank] = setting(sync, PENALTY_BY_STEPS) != 0 ? (double)u64_max(record->steps, 1) : 1.0;
+		sync->steps[rank] = is_by_steps ? (double)u64_max(record->steps, 1) : 1.0;
 	}
 	double *weights = sync_weight_at(sync, round, index, 0);
 	layer->accepted = (uint32_t)penalty_weights(sync->norms, sync->verdicts, sync->steps, sync->count,
@@ -236,16 +189,17 @@ int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payloa
 
 /* ---- Commit ---- */
 
-/* Applies the mean. false: it has no finite norm, nothing was changed. */
+/* Applies the mean to anchor and momentum; gradients are the worker's to apply. false: it has no finite norm, nothing was changed. */
 static bool step(struct sync *sync, uint32_t index, const struct sync_buffer *buffer)
 {
 	const struct layer *memory = &sync->layers[index];
 	double square_norm = ring_pass_square_norm(&buffer->pass);
 	if (!isfinite(square_norm))
 		return false;
-	outer_step(memory->anchor, memory->momentum, memory->theta, buffer->numbers,
-		   outer_clip_scale(square_norm, setting(sync, PENALTY_CLIP)), setting(sync, OUTER_LR),
-		   setting(sync, OUTER_MOMENTUM), memory->size);
+	if (!sync->gradients)
+		outer_step(memory->anchor, memory->momentum, buffer->numbers,
+			   outer_clip_scale(square_norm, setting(sync, PENALTY_CLIP)), setting(sync, OUTER_LR),
+			   setting(sync, OUTER_MOMENTUM), memory->size);
 	return true;
 }
 
@@ -253,11 +207,11 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 {
 	struct sync_layer *layer = &sync->state[index];
 	struct sync_buffer *buffer = &sync->buffers[layer->buffer];
-	if (layer->accepted == 0 || !step(sync, index, buffer)) {
-		memcpy(sync->layers[index].theta, sync->layers[index].anchor, sync->layers[index].size * sizeof(float));
+	bool is_applied = layer->accepted > 0 && step(sync, index, buffer);
+	if (!is_applied)
 		actions_note(actions, (struct note){.code = NOTE_ROLLED_BACK, .layer_index = index,
 						    .round = layer->round + 1, .a = layer->accepted});
-	}
+	bool goes_back = part_commit(sync, index, buffer->numbers, is_applied);
 	buffer->busy = false;
 	layer->buffer = NO_BUFFER;
 	layer->detector = layer->next;
@@ -265,8 +219,14 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 	layer->record_count[layer->round % 2] = 0;
 	layer->times_us[2] = now_us - layer->mark_us;
 	layer->phase = LAYER_WORKER;
+	layer->hash_due = true;
 	sync->progress_us = now_us;
-	struct action *action = actions_add(actions, ACTION_PUBLISH);
+	struct action *action = actions_add(actions, ACTION_COMMITTED);
+	action->layer_index = index;
+	action->round = layer->round;
+	if (!goes_back)
+		return;
+	action = actions_add(actions, ACTION_PUBLISH);
 	action->layer_index = index;
 	action->round = layer->round;
 	action->verdict = layer->verdict;
@@ -277,11 +237,10 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->round++;
 	sync->settings = sync->next_settings;
 	memcpy(sync->setting_round, sync->next_setting_round, sizeof(sync->setting_round));
-	sync->offered = false;
 	sync->next_start = sync->first_open = sync->wanted = 0;
 	sync->sync_us = now_us - sync->offer_us;
 	sync->done_us = now_us;
-	begin_period(sync, now_us);
+	part_end(sync, now_us, actions);
 	sync->round_bytes = sync->link->sent_bytes - sync->begin_bytes;
 	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
 					    .b = sync->round_bytes});
@@ -312,7 +271,10 @@ static bool move(struct sync *sync, uint32_t index, uint64_t now_us, struct acti
 void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	uint32_t started = 0;
+	part_watch(sync, now_us, actions);
 	bool moved = sync->offered;
+	if (part_return(sync, START_MAX, actions))
+		actions_wake(actions, now_us);
 	while (moved) {
 		moved = false;
 		struct sync_buffer *buffer;
@@ -322,15 +284,17 @@ void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 			moved = true;
 		}
 		for (uint32_t i = sync->first_open; i < sync->next_start; i++)
-			moved |= move(sync, i, now_us, actions);
-		while (sync->first_open < sync->next_start && sync->state[sync->first_open].phase == LAYER_WORKER)
+			moved |= move(sync, part_layer(sync, i), now_us, actions);
+		while (sync->first_open < sync->next_start &&
+		       sync->state[part_layer(sync, sync->first_open)].phase == LAYER_WORKER)
 			sync->first_open++;
 	}
 	if (started == START_MAX)
 		actions_wake(actions, now_us);
-	if (sync->offered && sync->first_open == sync->layer_count)
+	if (sync->offered && sync->first_open == sync->layer_count) {
 		end_round(sync, now_us, actions);
-	watch_period(sync, now_us, actions);
+		actions_wake(actions, now_us); /* an offer may wait, or be late already */
+	}
 }
 
 /* ---- To the ring ---- */

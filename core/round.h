@@ -10,12 +10,6 @@
 
 #include "core/sync.h"
 
-/* The ring is complete: the worker may begin. */
-void round_begin(struct sync *sync, uint64_t now_us, struct actions *actions);
-/* The worker hands over all layers. EDIT_ERROR_INVALID if the round in progress has its offer already or the run is finished. */
-int round_offer(struct sync *sync, const struct offer *offer, uint64_t now_us);
-/* The worker waits for a layer. */
-void round_want(struct sync *sync, uint32_t layer_index);
 /* A chunk from the left neighbour. EDIT_ERROR_MALFORMED, and nothing changed, if it cannot be in this place. */
 int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payload, uint64_t now_us);
 /* Does whatever can be done now: starts layers, ends scalar passes, commits, ends the round. */

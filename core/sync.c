@@ -94,6 +94,7 @@ void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct 
 	CHECK(layer_index < sync->layer_count);
 	uint64_t round = sync->state[layer_index].round;
 	CHECK(round > 0);
+	sync->state[layer_index].hash_due = false;
 	*sync_confirm_at(sync, round, layer_index, sync->rank) = (struct sync_confirm){.round = round, .hash = hash};
 	for (uint32_t rank = 0; rank < sync->count; rank++)
 		compare(sync, round, layer_index, rank, actions);
@@ -129,7 +130,8 @@ static bool value_is_valid(uint32_t id, double value)
 /* First round whose records of the first layer the own member has still to send. */
 static uint64_t first_free_round(const struct sync *sync)
 {
-	return in_progress(sync) + (sync->next_start > 0);
+	bool is_sent = sync_record_at(sync, in_progress(sync), 0, sync->rank)->round == in_progress(sync);
+	return in_progress(sync) + is_sent;
 }
 
 static int push_change(struct sync *sync, const struct change *change)
@@ -197,11 +199,14 @@ uint32_t sync_waits_for(const struct sync *sync)
 	if (!sync->offered)
 		return sync->rank;
 	uint64_t round = in_progress(sync);
-	const struct sync_layer *layer = &sync->state[sync->first_open];
+	uint32_t index = sync->gradients ? sync->layer_count - 1 - sync->first_open : sync->first_open;
+	const struct sync_layer *layer = &sync->state[index];
+	if (layer->phase == LAYER_WORKER)
+		return sync->rank; /* has not handed over this gradient */
 	if (layer->phase != LAYER_SCALARS)
 		return sync->count;
 	for (uint32_t rank = 0; rank < sync->count; rank++)
-		if (sync_record_at(sync, round, sync->first_open, rank)->round != round)
+		if (sync_record_at(sync, round, index, rank)->round != round)
 			return rank;
 	return sync->count;
 }
@@ -276,6 +281,8 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	sync->confirms = piece(block, &used, cells * sizeof *sync->confirms);
 	sync->norms = piece(block, &used, n * sizeof *sync->norms);
 	sync->steps = piece(block, &used, n * sizeof *sync->steps);
+	sync->interval_us = piece(block, &used, n * sizeof *sync->interval_us);
+	sync->sorted_us = piece(block, &used, n * sizeof *sync->sorted_us);
 	sync->verdicts = piece(block, &used, n * sizeof *sync->verdicts);
 	sync->buffers = piece(block, &used, sync->buffer_count * sizeof *sync->buffers);
 	void *proposals = piece(block, &used, proposals_size(config->count));
@@ -305,7 +312,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
 			      .layers = config->layers, .link = link, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
-			      .finished = config->finished};
+			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale};
 	lay_out(sync, block, config);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		sync->state[i].round = config->round;

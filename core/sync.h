@@ -22,6 +22,9 @@ struct sync_layer {
 	uint64_t round;               /* completed */
 	uint32_t buffer;              /* index, NO_BUFFER if none */
 	uint32_t record_count[2];     /* of the round with this parity */
+	bool absent;                  /* brings nothing to the round in progress */
+	bool rejected;                /* was left out of the last round that the worker took part in */
+	bool hash_due;                /* the driver has not told the last commit's hash */
 	uint32_t accepted;            /* of the last scalars */
 	enum verdict verdict;         /* own, of the round in progress */
 	float weight;                 /* own, of the round in progress */
@@ -52,6 +55,7 @@ struct sync_config {
 	uint32_t layer_count;
 	uint64_t round;
 	bool finished;              /* the run had ended before */
+	bool is_stale;              /* theta did not begin from this anchor */
 	const struct detector *detectors; /* [layer_count] or NULL */
 	const struct ring_settings *settings;
 };
@@ -63,10 +67,33 @@ struct sync {
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
-	bool offered;                 /* the round in progress has the own worker's offer */
+	bool offered;                 /* the round in progress has begun here: with the own worker's offer, or late without */
 	bool finished, paused;
+
+	/* core/part.h: the round in progress */
+	bool late;                    /* goes on without the own worker */
+	bool gradients;               /* is of gradients */
+	bool aligns;                  /* equal weights, nobody late */
+	bool behind;                  /* runs behind the worker's steps: sync.overlap = steps */
+	bool resets;                  /* brings nothing: the worker gets the anchor */
+	uint32_t next_return;         /* behind: first layer that the worker has not back */
+	/* what the next one will be, for the worker's schedule */
+	bool next_gradients, next_aligns;
+	/* what theta is */
+	uint64_t stale;               /* rounds in a row without the worker; above 0: theta began from layer.base */
+	bool corrects;                /* the last offer's result is to be added to theta: layer.snapshot */
+	bool lost;                    /* theta began from an anchor that is not known any more */
+	bool waiting;                 /* an offer for the round after the one in progress */
+	struct offer waiting_offer;
+	uint64_t waiting_us;
+	uint32_t waiting_wanted;
+	uint64_t part_us;             /* begin of the worker's interval: end of the last round it took part in, or offer for it */
+	uint64_t grace_us;            /* after the begin of an interval a member is late; UINT64_MAX: never */
+	uint64_t *interval_us;        /* [count] last one known of each member; 0: none */
+	uint64_t *sorted_us;          /* [count] scratch */
+
 	bool finishing, checkpoint_due; /* agreed for the end of the round in progress */
-	uint32_t next_start, first_open; /* first layer not started; first not committed */
+	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
 	uint32_t wanted;              /* layers below were asked for by the worker */
 	struct offer offer;
 	uint64_t offer_us, done_us;   /* of the last offer; of the last round's end */
@@ -98,7 +125,7 @@ size_t sync_frames_max(uint32_t layer_count, uint32_t member_count);
 int sync_record(struct sync *sync, const struct record *record, uint64_t now_us);
 int sync_confirm(struct sync *sync, const struct confirm *confirm, struct actions *actions);
 int sync_change(struct sync *sync, const struct change *change, struct actions *actions);
-/* Hash of a layer just published. */
+/* Hash of a layer just committed. */
 void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions);
 /* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to
  * resume; paused already). */

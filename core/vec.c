@@ -171,3 +171,9 @@ void vec_accumulate(float *x, const void *partial, float weight, size_t count)
 	else
 		accumulate_loop(x, partial, weight, count);
 }
+
+void vec_move(float *x, const float *to, const float *from, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] += to[i] - from[i];
+}

@@ -20,4 +20,7 @@ void vec_scale(float *x, float weight, size_t count);
  * alignment. */
 void vec_accumulate(float *x, const void *partial, float weight, size_t count);
 
+/* x[i] = x[i] + (to[i] - from[i]), in float32; no overlap. */
+void vec_move(float *x, const float *to, const float *from, size_t count);
+
 #endif

@@ -10,17 +10,19 @@ static void init_layers(struct citizen *member, const struct setup *setup, size_
 	size_t total = 0;
 	for (size_t l = 0; l < layer_count; l++)
 		total += setup->sizes[l];
-	member->numbers = calloc(3 * total + 1, sizeof *member->numbers);
+	member->numbers = calloc(6 * total + 1, sizeof *member->numbers);
 	member->layers = calloc(layer_count, sizeof *member->layers);
 	CHECK(member->numbers != NULL);
 	CHECK(member->layers != NULL);
 	float *at = member->numbers;
 	for (size_t l = 0; l < layer_count; l++) {
 		const size_t size = setup->sizes[l];
-		member->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size};
+		member->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size,
+						   .gradient = at + 3 * size, .base = at + 4 * size,
+						   .snapshot = at + 5 * size};
 		memcpy(at, setup->anchors[l], size * sizeof *at);
 		memcpy(at + size, setup->anchors[l], size * sizeof *at);
-		at += 3 * size;
+		at += 6 * size;
 	}
 }
 
@@ -41,6 +43,7 @@ void citizen_init(struct citizen *member, const struct setup *setup, const struc
 	member->node = node_init(member->block, &whole);
 	struct trainee_config trainee = setup_trainee(setup, config, member->layers, dice);
 	trainee_init(&member->trainee, &trainee);
+	member->trainee.gradients = node_averages_gradients(member->node);
 	for (int side = 0; side < 2; side++)
 		member->roads[side] = setup_road(setup, dice);
 }

@@ -8,7 +8,7 @@
 struct citizen {
 	struct node *node;
 	void *block;           /* of the node */
-	float *numbers;        /* theta, anchor, momentum of all layers */
+	float *numbers;        /* of all layers */
 	struct layer *layers;  /* [layer_count] */
 	struct trainee trainee;
 	struct road roads[2];  /* to the left, to the right neighbour */

@@ -59,14 +59,26 @@ size_t formula_weights(const struct record *records, size_t count, const struct 
 	return accepted;
 }
 
-double formula_norm(const float *anchor, const float *theta, size_t size)
+double formula_norm(const float *delta, size_t size)
 {
 	double sum = 0.0;
-	for (size_t i = 0; i < size; i++) {
-		double d = (double)anchor[i] - (double)theta[i];
-		sum += d * d;
-	}
+	for (size_t i = 0; i < size; i++)
+		sum += (double)delta[i] * (double)delta[i];
 	return sqrt(sum);
+}
+
+double formula_mean(const float *const *deltas, const double *weights, size_t peers, size_t size, double *ret_mean)
+{
+	double magnitude = 0.0;
+	memset(ret_mean, 0, size * sizeof *ret_mean);
+	for (size_t n = 0; n < peers; n++) {
+		if (weights[n] <= 0.0)
+			continue;
+		for (size_t i = 0; i < size; i++)
+			ret_mean[i] += weights[n] * (double)deltas[n][i];
+		magnitude += weights[n] * formula_norm(deltas[n], size);
+	}
+	return magnitude;
 }
 
 static double length(const double *x, size_t size)
@@ -77,21 +89,13 @@ static double length(const double *x, size_t size)
 	return sqrt(sum);
 }
 
-void formula_step(const float *anchor, const float *momentum, const float *const *thetas, const double *weights,
+void formula_step(const float *anchor, const float *momentum, const float *const *deltas, const double *weights,
 		  size_t peers, size_t size, const struct ring_settings *settings, double *ret_anchor,
 		  double *ret_momentum, double *ret_scale)
 {
 	const double m = settings->value[OUTER_MOMENTUM], lr = settings->value[OUTER_LR];
 	double *mean = ret_anchor; /* turned into the anchor at the end */
-	double magnitude = 0.0, before = 0.0;
-	memset(mean, 0, size * sizeof *mean);
-	for (size_t n = 0; n < peers; n++) {
-		if (weights[n] <= 0.0)
-			continue;
-		for (size_t i = 0; i < size; i++)
-			mean[i] += weights[n] * ((double)anchor[i] - (double)thetas[n][i]);
-		magnitude += weights[n] * formula_norm(anchor, thetas[n], size);
-	}
+	double magnitude = formula_mean(deltas, weights, peers, size, mean), before = 0.0;
 	double clip = fmin(1.0, settings->value[PENALTY_CLIP] / (length(mean, size) + 1e-6));
 	for (size_t i = 0; i < size; i++) {
 		double g = clip * mean[i];

@@ -19,13 +19,16 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 /* ret_weights [count] from the records of all peers. Returns how many are accepted. */
 size_t formula_weights(const struct record *records, size_t count, const struct ring_settings *settings, double *ret_weights);
 
-/* ||anchor - theta||, arrays [size]. */
-double formula_norm(const float *anchor, const float *theta, size_t size);
+/* ||delta||, [size]. */
+double formula_norm(const float *delta, size_t size);
 
-/* One round of one layer: anchor and momentum [size] before it (float32, the same on all members), thetas [peers][size], weights
- * [peers] (0: that theta is not looked at). ret_anchor, ret_momentum: double [size] after it. *ret_scale: what a rounding error
+/* ret_mean [size]: sum of weights [peers] (0: not looked at) times deltas [peers][size]. Returns the sum of the weighted norms. */
+double formula_mean(const float *const *deltas, const double *weights, size_t peers, size_t size, double *ret_mean);
+
+/* One round of one layer: anchor and momentum [size] before it (float32, the same on all members), deltas [peers][size]
+ * (pseudo-gradients), weights [peers]. ret_anchor, ret_momentum: double [size] after it. *ret_scale: what a rounding error
  * of float32 is relative to, in the momentum: the norms of everything that was added up. */
-void formula_step(const float *anchor, const float *momentum, const float *const *thetas, const double *weights,
+void formula_step(const float *anchor, const float *momentum, const float *const *deltas, const double *weights,
 		  size_t peers, size_t size, const struct ring_settings *settings, double *ret_anchor,
 		  double *ret_momentum, double *ret_scale);
 

@@ -18,12 +18,13 @@ enum { MEETINGS = 4 /* of one layer at a time: members are never more than a rou
 /* One layer in one round. */
 struct meeting {
 	uint64_t round;      /* 0: unused */
-	float *thetas;       /* [peers][size] */
-	bool *offered;       /* [peers] */
-	uint32_t offered_count, committed_count;
+	uint32_t committed_count;
+	bool is_gradients;   /* the round is of gradients */
 	struct record *records; /* [peers] as the first member to commit has them */
 	double *weights;     /* [peers] */
+	size_t accepted;
 	uint64_t hash;       /* of the result */
+	uint64_t mean_hash;  /* of the mean gradient */
 };
 
 struct ledger_layer {
@@ -37,8 +38,18 @@ struct ledger_layer {
 /* What one member is seen to do with one layer. */
 struct ledger_place {
 	uint64_t round;
-	bool offered; /* on the ring: theta must not change */
-	bool is_back; /* it has been restarted */
+	bool offered;     /* theta is with the node and must not change */
+	bool handed;      /* so is a gradient */
+	bool is_absent;   /* there is none */
+	bool is_behind;   /* the worker steps on with theta, the round runs with the snapshot */
+	bool corrects;    /* what the snapshot has become in a round is still to be added to theta */
+	bool is_rejected; /* it was left out of that round */
+	struct ledger_place *ghost; /* the member's earlier life */
+	uint64_t commit_event; /* of the last commit */
+	float *theta;     /* [size] as offered */
+	float *snapshot;  /* [size] */
+	float *reference; /* [size] the anchor that theta began from */
+	float *delta;     /* [size] pseudo-gradient or gradient */
 	uint64_t theta_hash, state_hash;
 };
 
@@ -58,7 +69,8 @@ struct ledger {
 	struct ring_settings *settings; /* [rounds + 1] in force for the round after each completed one */
 	bool *settings_known;          /* [rounds + 1] */
 	double *anchor, *momentum;     /* scratch [largest size] */
-	const float **thetas;          /* scratch [peers] */
+	const float **deltas;          /* scratch [peers] */
+	uint64_t event;                /* number of the one looked at */
 	struct ledger_counts counts;
 	uint64_t hash;
 	char fault[LEDGER_FAULT_BYTES];
@@ -99,6 +111,11 @@ static uint64_t theta_hash(const struct layer *layer)
 	return XXH3_64bits(layer->theta, layer->size * sizeof(float));
 }
 
+static uint64_t gradient_hash(const struct layer *layer)
+{
+	return XXH3_64bits(layer->gradient, layer->size * sizeof(float));
+}
+
 static uint64_t state_hash(const struct layer *layer)
 {
 	uint64_t anchor = XXH3_64bits(layer->anchor, layer->size * sizeof(float));
@@ -112,6 +129,16 @@ static uint64_t fold(uint64_t hash, uint64_t number)
 
 /* ---- Life ---- */
 
+static struct ledger_place new_place(const struct layer *layer)
+{
+	struct ledger_place place = {.state_hash = state_hash(layer), .theta = take(4 * layer->size, sizeof(float))};
+	place.snapshot = place.theta + layer->size;
+	place.reference = place.theta + 2 * layer->size;
+	place.delta = place.theta + 3 * layer->size;
+	memcpy(place.reference, layer->anchor, layer->size * sizeof(float));
+	return place;
+}
+
 struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds)
 {
 	struct ledger *ledger = take(1, sizeof *ledger);
@@ -121,7 +148,7 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 	ledger->members = take(peers, sizeof *ledger->members);
 	ledger->settings = take(rounds + 1, sizeof *ledger->settings);
 	ledger->settings_known = take(rounds + 1, sizeof *ledger->settings_known);
-	ledger->thetas = take(peers, sizeof *ledger->thetas);
+	ledger->deltas = take(peers, sizeof *ledger->deltas);
 	size_t largest = 0;
 	for (size_t l = 0; l < layer_count; l++) {
 		struct ledger_layer *layer = &ledger->layers[l];
@@ -133,13 +160,11 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 		memcpy(layer->anchor, layers[l].anchor, layer->size * sizeof(float));
 		for (size_t k = 0; k < MEETINGS; k++) {
 			struct meeting *meeting = &layer->meetings[k];
-			meeting->thetas = take(peers * layer->size, sizeof(float));
-			meeting->offered = take(peers, sizeof *meeting->offered);
 			meeting->records = take(peers, sizeof *meeting->records);
 			meeting->weights = take(peers, sizeof *meeting->weights);
 		}
 		for (uint32_t rank = 0; rank < peers; rank++)
-			place_of(ledger, rank, l)->state_hash = state_hash(&layers[l]);
+			*place_of(ledger, rank, l) = new_place(&layers[l]);
 	}
 	ledger->anchor = take(largest, sizeof(double));
 	ledger->momentum = take(largest, sizeof(double));
@@ -153,10 +178,15 @@ void ledger_free(struct ledger *ledger)
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		struct ledger_layer *layer = &ledger->layers[l];
 		for (size_t k = 0; k < MEETINGS; k++) {
-			free(layer->meetings[k].thetas);
-			free(layer->meetings[k].offered);
 			free(layer->meetings[k].records);
 			free(layer->meetings[k].weights);
+		}
+		for (uint32_t rank = 0; rank < ledger->peers; rank++) {
+			struct ledger_place *place = place_of(ledger, rank, l);
+			if (place->ghost != NULL)
+				free(place->ghost->theta);
+			free(place->ghost);
+			free(place->theta);
 		}
 		free(layer->anchor);
 		free(layer->momentum);
@@ -167,7 +197,7 @@ void ledger_free(struct ledger *ledger)
 	free(ledger->members);
 	free(ledger->settings);
 	free(ledger->settings_known);
-	free(ledger->thetas);
+	free(ledger->deltas);
 	free(ledger->anchor);
 	free(ledger->momentum);
 	free(ledger);
@@ -186,8 +216,7 @@ static struct meeting *meeting_of(struct ledger *ledger, size_t layer_index, uin
 		return NULL;
 	}
 	meeting->round = round;
-	meeting->offered_count = meeting->committed_count = 0;
-	memset(meeting->offered, 0, ledger->peers * sizeof *meeting->offered);
+	meeting->committed_count = 0;
 	return meeting;
 }
 
@@ -195,33 +224,55 @@ bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *laye
 {
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		struct ledger_place *place = place_of(ledger, rank, l);
-		struct meeting *meeting = meeting_of(ledger, l, place->round + 1);
-		if (meeting == NULL)
-			return false;
-		/* Whoever has come back may offer again, unless the others have gone on with its earlier offer. */
-		bool is_again = meeting->offered[rank] && !(place->is_back && meeting->committed_count == 0);
-		if (place->offered || is_again)
-			return fail(ledger, "peer %u, layer %zu: round %ju offered twice", rank, l, (uintmax_t)meeting->round);
-		meeting->offered_count += !meeting->offered[rank];
-		meeting->offered[rank] = true;
-		memcpy(meeting->thetas + rank * layers[l].size, layers[l].theta, layers[l].size * sizeof(float));
+		if (place->offered || place->handed)
+			return fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
+		memcpy(place->theta, layers[l].theta, layers[l].size * sizeof(float));
 		place->offered = true;
 		place->theta_hash = theta_hash(&layers[l]);
 	}
 	return true;
 }
 
-void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers)
+bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l, bool is_absent)
+{
+	struct ledger_place *place = place_of(ledger, rank, l);
+	if (place->offered || place->handed)
+		return fail(ledger, "peer %u, layer %zu: gradient handed over twice", rank, l);
+	memcpy(place->delta, layers[l].gradient, layers[l].size * sizeof(float));
+	place->handed = true;
+	place->is_absent = is_absent;
+	place->theta_hash = theta_hash(&layers[l]);
+	return true;
+}
+
+void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun)
 {
 	ledger->members[rank].round = 0;
-	for (size_t l = 0; l < ledger->layer_count; l++)
-		*place_of(ledger, rank, l) = (struct ledger_place){.is_back = true, .state_hash = state_hash(&layers[l])};
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct ledger_place *place = place_of(ledger, rank, l), *ghost = NULL;
+		if (had_begun) {
+			ghost = take(1, sizeof *ghost);
+			*ghost = *place;
+		} else {
+			free(place->theta);
+		}
+		*place = new_place(&layers[l]);
+		place->ghost = ghost;
+	}
+}
+
+/* Whose offer the others have: that of the earlier life, once the ring had begun. */
+static struct ledger_place *bringer_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
+{
+	struct ledger_place *place = place_of(ledger, rank, layer_index);
+	return place->ghost != NULL ? place->ghost : place;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
 {
 	const struct ledger_place *place = place_of(ledger, rank, l);
-	if (place->offered && theta_hash(&layers[l]) != place->theta_hash)
+	bool is_kept = (place->offered && !place->corrects) || place->handed;
+	if (is_kept && theta_hash(&layers[l]) != place->theta_hash)
 		return fail(ledger, "peer %u, layer %zu: theta was changed before it was published", rank, l);
 	if (state_hash(&layers[l]) != place->state_hash)
 		return fail(ledger, "peer %u, layer %zu: anchor or momentum changed without a commit", rank, l);
@@ -249,6 +300,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 		 const struct node_status *status)
 {
 	struct ledger_member *member = &ledger->members[rank];
+	ledger->event++;
 	if (ledger_fault(ledger) != NULL)
 		return false;
 	if (status->round != member->round && status->round != member->round + 1)
@@ -261,7 +313,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 		uint64_t round = node_layer_round(node, l);
 		lowest = u64_min(lowest, round);
 		if (round != place_of(ledger, rank, l)->round)
-			return fail(ledger, "peer %u, layer %zu: round %ju without a publish", rank, l, (uintmax_t)round);
+			return fail(ledger, "peer %u, layer %zu: round %ju without a commit", rank, l, (uintmax_t)round);
 		if (round != status->round && round != status->round + 1)
 			return fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
 				    (uintmax_t)round, (uintmax_t)status->round);
@@ -280,27 +332,78 @@ static bool is_near(double x, double expected, double relative, double absolute)
 	return x == expected || fabs(x - expected) <= relative * fabs(expected) + absolute;
 }
 
+static bool wants_gradients(const struct ring_settings *settings, uint64_t round)
+{
+	return settings->value[SYNC_EXCHANGE] == 1.0 || (double)round <= settings->value[SYNC_WARMUP_STEPS];
+}
+
+/* Theta as a round behind the worker's steps has left it: what others have brought is added. */
+static void make_up(const struct ledger_place *place, size_t size, float *theta)
+{
+	for (size_t i = 0; i < size && place->corrects; i++)
+		theta[i] = place->is_rejected ? place->reference[i] : theta[i] + (place->reference[i] - place->snapshot[i]);
+}
+
+/* What a peer brings to the round: place->delta. */
+static void settle(struct ledger_place *place, size_t size)
+{
+	if (!place->handed && !place->is_behind)
+		make_up(place, size, place->theta);
+	const float *theta = place->is_behind ? place->snapshot : place->theta;
+	for (size_t i = 0; i < size && !place->handed; i++)
+		place->delta[i] = place->reference[i] - theta[i];
+}
+
+/* The verdict that a peer must have come to. */
+static enum verdict expected_verdict(struct ledger *ledger, size_t l, const struct meeting *meeting, uint32_t rank,
+				     const struct ring_settings *settings, double *ret_z)
+{
+	const struct ledger_place *place = bringer_of(ledger, rank, l);
+	const struct record *record = &meeting->records[rank];
+	bool is_equal = wants_gradients(settings, meeting->round);
+	*ret_z = 0.0;
+	/* With an offer: one that comes too late to count. */
+	bool may_be_late = settings->value[STRAGGLER_GRACE] > 0.0 || place->offered;
+	if (record->verdict == VERDICT_LATE && may_be_late && !is_equal)
+		return VERDICT_LATE;
+	if (meeting->is_gradients ? place->is_absent : place->corrects && place->is_rejected)
+		return VERDICT_ABSENT;
+	if (is_equal)
+		return isfinite(record->norm) ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
+	return formula_judge(&ledger->layers[l].detectors[rank], settings, record->norm, ret_z);
+}
+
 /* A peer's record against its own theta and detector. */
 static bool check_record(struct ledger *ledger, size_t l, const struct meeting *meeting, uint32_t rank,
 			 const struct ring_settings *settings)
 {
 	const struct ledger_layer *layer = &ledger->layers[l];
 	const struct record *record = &meeting->records[rank];
-	double norm = formula_norm(layer->anchor, meeting->thetas + rank * layer->size, layer->size);
+	struct ledger_place *place = bringer_of(ledger, rank, l);
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
 		return fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
 			    rank);
+	bool is_there = place->handed || place->is_behind || place->offered;
+	if (record->verdict != VERDICT_LATE && (!is_there || place->handed != meeting->is_gradients))
+		return fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
+	enum verdict verdict = expected_verdict(ledger, l, meeting, rank, settings, &z);
+	if (record->verdict != verdict)
+		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
+			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
+	if (verdict == VERDICT_LATE || verdict == VERDICT_ABSENT) {
+		ledger->counts.lates += verdict == VERDICT_LATE;
+		ledger->counts.absents += verdict == VERDICT_ABSENT;
+		return true;
+	}
+	settle(place, layer->size);
+	double norm = formula_norm(place->delta, layer->size);
 	if (isfinite(norm) && !is_near(record->norm, norm, 1e-6, 0.0))
 		return fail(ledger, "layer %zu, round %ju: norm %.9g of peer %u, expected %.9g", l, (uintmax_t)meeting->round,
 			    record->norm, rank, norm);
 	if (!isfinite(norm) && isfinite(record->norm))
 		return fail(ledger, "layer %zu, round %ju: norm %.9g of a nonfinite theta of peer %u", l,
 			    (uintmax_t)meeting->round, record->norm, rank);
-	enum verdict verdict = formula_judge(&ledger->layers[l].detectors[rank], settings, record->norm, &z);
-	if (record->verdict != verdict)
-		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
-			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
 	if (!is_near(record->z, z, 1e-9, 1e-12))
 		return fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
 			    record->z, rank, z);
@@ -325,24 +428,68 @@ static double length(const float *x, size_t size)
 	return sqrt(sum);
 }
 
+/* Equal weights for all that are accepted. */
+static size_t equal_weights(const struct record *records, size_t count, double *ret_weights)
+{
+	size_t accepted = 0;
+	for (size_t n = 0; n < count; n++)
+		accepted += records[n].verdict == VERDICT_ACCEPTED;
+	for (size_t n = 0; n < count; n++)
+		ret_weights[n] = records[n].verdict == VERDICT_ACCEPTED ? 1.0 / (double)accepted : 0.0;
+	return accepted;
+}
+
+static bool is_realigned(const struct ledger *ledger, const struct meeting *meeting)
+{
+	for (uint32_t rank = 0; rank < ledger->peers; rank++)
+		if (meeting->records[rank].realign)
+			return true;
+	return false;
+}
+
+/* A round of gradients: their mean, and the anchor that is theta before the step. */
+static bool check_mean(struct ledger *ledger, size_t l, struct meeting *meeting, const struct layer *result)
+{
+	const struct ledger_layer *layer = &ledger->layers[l];
+	size_t bytes = layer->size * sizeof(float);
+	const float *expected = is_realigned(ledger, meeting) ? layer->anchor : result->theta;
+	if (memcmp(result->anchor, expected, bytes) != 0 || memcmp(result->momentum, layer->momentum, bytes) != 0)
+		return fail(ledger, "layer %zu, round %ju: the anchor is not theta before the step", l,
+			    (uintmax_t)meeting->round);
+	if (meeting->accepted == 0)
+		return true;
+	double scale = formula_mean(ledger->deltas, meeting->weights, ledger->peers, layer->size, ledger->anchor);
+	double error = distance(result->gradient, ledger->anchor, layer->size);
+	if (!(error <= TOLERANCE * scale + 1e-30))
+		return fail(ledger, "layer %zu, round %ju: the mean gradient is off by %.3g (of %.3g)", l,
+			    (uintmax_t)meeting->round, error, scale);
+	return true;
+}
+
 /* The first member to commit: its result against the formula. */
 static bool check_result(struct ledger *ledger, size_t l, struct meeting *meeting, const struct layer *result,
 			 const struct ring_settings *settings)
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	double scale;
-	size_t accepted = formula_weights(meeting->records, ledger->peers, settings, meeting->weights);
-	if (accepted == 0) {
-		ledger->counts.rollbacks++;
+	bool is_equal = wants_gradients(settings, meeting->round);
+	meeting->accepted = is_equal ? equal_weights(meeting->records, ledger->peers, meeting->weights)
+				     : formula_weights(meeting->records, ledger->peers, settings, meeting->weights);
+	ledger->counts.rollbacks += meeting->accepted == 0;
+	ledger->counts.gradients += meeting->is_gradients;
+	ledger->counts.aligned += is_equal && !meeting->is_gradients;
+	for (uint32_t rank = 0; rank < ledger->peers; rank++)
+		ledger->deltas[rank] = bringer_of(ledger, rank, l)->delta;
+	if (meeting->is_gradients)
+		return check_mean(ledger, l, meeting, result);
+	if (meeting->accepted == 0) {
 		if (memcmp(result->anchor, layer->anchor, layer->size * sizeof(float)) != 0 ||
 		    memcmp(result->momentum, layer->momentum, layer->size * sizeof(float)) != 0)
 			return fail(ledger, "layer %zu, round %ju: changed although nobody was accepted", l,
 				    (uintmax_t)meeting->round);
 		return true;
 	}
-	for (uint32_t rank = 0; rank < ledger->peers; rank++)
-		ledger->thetas[rank] = meeting->thetas + rank * layer->size;
-	formula_step(layer->anchor, layer->momentum, ledger->thetas, meeting->weights, ledger->peers, layer->size, settings,
+	formula_step(layer->anchor, layer->momentum, ledger->deltas, meeting->weights, ledger->peers, layer->size, settings,
 		     ledger->anchor, ledger->momentum, &scale);
 	double momentum_error = distance(result->momentum, ledger->momentum, layer->size);
 	double anchor_error = distance(result->anchor, ledger->anchor, layer->size);
@@ -356,16 +503,14 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 	return true;
 }
 
-static bool first_commit(struct ledger *ledger, const struct node *node, size_t l, struct meeting *meeting,
+static bool first_commit(struct ledger *ledger, uint32_t first, const struct node *node, size_t l, struct meeting *meeting,
 			 const struct layer *result)
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	if (meeting->round != layer->round + 1)
 		return fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
 			    (uintmax_t)layer->round);
-	if (meeting->offered_count != ledger->peers)
-		return fail(ledger, "layer %zu, round %ju: committed, but only %u of %u peers have offered", l,
-			    (uintmax_t)meeting->round, meeting->offered_count, ledger->peers);
+	meeting->is_gradients = place_of(ledger, first, l)->handed;
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
 	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
@@ -379,6 +524,7 @@ static bool first_commit(struct ledger *ledger, const struct node *node, size_t 
 	memcpy(layer->momentum, result->momentum, layer->size * sizeof(float));
 	layer->round = meeting->round;
 	meeting->hash = state_hash(result);
+	meeting->mean_hash = meeting->is_gradients ? gradient_hash(result) : 0;
 	ledger->hash = fold(ledger->hash, meeting->hash);
 	return true;
 }
@@ -423,40 +569,84 @@ static bool check_detector(struct ledger *ledger, uint32_t rank, const struct no
 	return true;
 }
 
-bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
-		    const struct action *publish, uint64_t *ret_hash)
+bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		   const struct action *committed, uint64_t *ret_hash)
+{
+	const size_t l = committed->layer_index;
+	if (ledger_fault(ledger) != NULL)
+		return false;
+	if (l >= ledger->layer_count)
+		return fail(ledger, "peer %u: commits layer %zu of %zu", rank, l, ledger->layer_count);
+	struct ledger_place *place = place_of(ledger, rank, l);
+	const struct layer *layer = &layers[l];
+	if (committed->round != place->round + 1)
+		return fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
+			    (uintmax_t)committed->round, (uintmax_t)place->round);
+	struct meeting *meeting = meeting_of(ledger, l, committed->round);
+	if (meeting == NULL || (meeting->committed_count++ == 0 && !first_commit(ledger, rank, node, l, meeting, layer)))
+		return false;
+	uint64_t hash = state_hash(layer);
+	if (hash != meeting->hash)
+		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
+			    (uintmax_t)committed->round);
+	if (meeting->is_gradients && meeting->accepted > 0 && gradient_hash(layer) != meeting->mean_hash)
+		return fail(ledger, "peer %u, layer %zu, round %ju: the mean gradient differs from other peers'", rank, l,
+			    (uintmax_t)committed->round);
+	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
+		return false;
+	enum verdict verdict = meeting->records[rank].verdict;
+	if (place->is_behind && verdict != VERDICT_LATE) {
+		memcpy(place->reference, layer->anchor, layer->size * sizeof(float));
+		place->is_rejected = meeting->accepted == 0 || verdict == VERDICT_OUTLIER || verdict == VERDICT_NONFINITE;
+		place->corrects = true;
+		place->is_behind = false;
+	}
+	place->round = committed->round;
+	place->commit_event = ledger->event;
+	place->state_hash = hash;
+	ledger->counts.commits++;
+	*ret_hash = hash;
+	return true;
+}
+
+/* A layer goes back at the offer, its round is still to come. */
+static bool publish_behind(struct ledger *ledger, uint32_t rank, const struct layer *layer, const struct action *publish)
+{
+	struct ledger_place *place = place_of(ledger, rank, publish->layer_index);
+	make_up(place, layer->size, place->theta);
+	memcpy(place->snapshot, place->theta, layer->size * sizeof(float));
+	if (memcmp(layer->theta, place->theta, layer->size * sizeof(float)) != 0)
+		return fail(ledger, "peer %u, layer %u, round %ju: theta is not what it was, corrected by the last round", rank,
+			    publish->layer_index, (uintmax_t)publish->round);
+	place->offered = false;
+	place->is_behind = true;
+	return true;
+}
+
+bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *layers, const struct action *publish)
 {
 	const size_t l = publish->layer_index;
 	if (ledger_fault(ledger) != NULL)
 		return false;
-	if (l >= ledger->layer_count)
-		return fail(ledger, "peer %u: publishes layer %zu of %zu", rank, l, ledger->layer_count);
 	struct ledger_place *place = place_of(ledger, rank, l);
-	if (!place->offered || publish->round != place->round + 1)
-		return fail(ledger, "peer %u, layer %zu: round %ju published after round %ju%s", rank, l,
+	const struct layer *layer = &layers[l];
+	if ((!place->offered && !place->handed) || publish->round != place->round)
+		return fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)place->round, place->offered ? "" : ", without an offer");
-	struct meeting *meeting = meeting_of(ledger, l, publish->round);
-	if (meeting == NULL)
-		return false;
-	if (meeting->committed_count++ == 0 && !first_commit(ledger, node, l, meeting, &layers[l]))
-		return false;
-	uint64_t hash = state_hash(&layers[l]);
-	if (hash != meeting->hash)
-		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
-			    (uintmax_t)publish->round);
-	if (memcmp(layers[l].theta, layers[l].anchor, layers[l].size * sizeof(float)) != 0)
+	if (place->commit_event != ledger->event || place->round == 0)
+		return publish_behind(ledger, rank, layer, publish);
+	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
+	enum verdict verdict = meeting->records[rank].verdict;
+	if (place->handed)
+		verdict = meeting->accepted > 0 ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
+	else if (memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
 		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor", rank, l,
 			    (uintmax_t)publish->round);
-	if (publish->verdict != meeting->records[rank].verdict)
+	if (publish->verdict != verdict)
 		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", rank, l,
 			    (uintmax_t)publish->round);
-	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, publish->round))
-		return false;
-	place->round = publish->round;
-	place->offered = false;
-	place->state_hash = hash;
-	ledger->counts.commits++;
-	*ret_hash = hash;
+	memcpy(place->reference, layer->anchor, layer->size * sizeof(float));
+	place->offered = place->handed = place->corrects = false;
 	return true;
 }
 

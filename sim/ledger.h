@@ -4,8 +4,9 @@
 /* What must be true of a ring at every moment, kept by somebody who sees all members at once. The world shows it every event's
  * outcome; it says what is wrong with the first thing that is. It changes nothing.
  *
- * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all thetas
- * offered; each peer's verdict, z, norm and detector follow from its own thetas; weights add up to 1 and are 0 for whoever was not
+ * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all
+ * pseudo-gradients, each of theta as it was offered and the anchor that this theta began from; with gradients, to their mean and
+ * to theta before the step, so that theta is equal on all members too; each peer's verdict, z, norm and detector follow from its own thetas; weights add up to 1 and are 0 for whoever was not
  * accepted; a layer's rounds grow by one, each published once; what is not published is not touched; settings are the same in
  * the same round. */
 
@@ -25,18 +26,24 @@ const char *ledger_fault(const struct ledger *ledger);
 
 /* A member's worker hands over all layers, before its node is told. */
 bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers);
-/* A member has come back with the state of round 0. */
-void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers);
+/* It hands over a layer's gradient, or has none. */
+bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t layer_index, bool is_absent);
+/* A member has come back with the state of round 0. had_begun: its earlier life had seen the ring complete, so what it offered
+ * counts. */
+void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun);
 /* After every event of a member, and its publishes; status: as of now. */
 bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
 		 const struct node_status *status);
-/* For every publish among the actions of an event, before its hash is told; *ret_hash: of anchor and momentum. */
-bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
-		    const struct action *publish, uint64_t *ret_hash);
+/* For every commit among the actions of an event, before its hash is told; *ret_hash: of anchor and momentum. */
+bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
+		   const struct action *committed, uint64_t *ret_hash);
+/* For every publish among them. */
+bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *layers, const struct action *publish);
 /* ---- Counts for the summary ---- */
 
 struct ledger_counts {
 	uint64_t commits, outliers, nonfinites, rollbacks;
+	uint64_t lates, absents, gradients, aligned; /* verdicts; layers' rounds */
 };
 
 /* What has happened so far; verdicts are counted once, not once per member. */

@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
 	{"peers", 'p', "N", 0, "members of the ring", 0},
 	{"layers", 'l', "L", 0, "layers of the model", 0},
 	{"rounds", 'r', "R", 0, "rounds until the run ends", 0},
-	{"faults", 'f', "LIST", 0, "none, all, or of: loss,reorder,duplicate,slow,poison,nan,crash,change,jitter,cut,restart", 0},
+	{"faults", 'f', "LIST", 0, "none, all, or of: loss,reorder,duplicate,slow,poison,nan,crash,change,jitter,cut,restart,death", 0},
 	{"trace", 't', NULL, 0, "print every event and action to standard error", 0},
 	{0},
 };
@@ -76,7 +76,7 @@ static unsigned fault_of(struct argp_state *state, const char *name)
 		return FAULT_ALL;
 	if (strcmp(name, "none") != 0)
 		argp_failure(state, 2, 0, "--faults %s: expected none, all, or a list of loss, reorder, duplicate, slow, poison, nan, "
-			     "crash, change, jitter, cut, restart", name);
+			     "crash, change, jitter, cut, restart, death", name);
 	return 0;
 }
 

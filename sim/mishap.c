@@ -42,12 +42,14 @@ void mishap_restart(struct world *world, uint32_t rank)
 	struct citizen *member = &world->members[rank];
 	struct road roads[2] = {member->roads[0], member->roads[1]};
 	uint32_t life = member->life + 1;
+	struct node_status status;
+	node_status(member->node, world->now_us, &status);
 	citizen_fini(member);
 	world_start(world, rank, world->now_us);
 	member->life = life;
 	member->roads[0] = roads[0];
 	member->roads[1] = roads[1];
-	ledger_restart(world->ledger, rank, member->layers);
+	ledger_restart(world->ledger, rank, member->layers, status.phase != NODE_GATHERING);
 	world_cover(world, COVER_RESTARTS, 1);
 }
 

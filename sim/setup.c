@@ -57,7 +57,11 @@ static struct ring_settings draw_settings(struct dice *dice)
 	value[PENALTY_TEMPERATURE] = 0.05 + 2.0 * dice_unit(dice);
 	value[PENALTY_CLIP] = dice_chance(dice, 0.5) ? 10.0 : 0.05 + dice_unit(dice);
 	value[WIRE_CHUNK] = (double)(4 * dice_magnitude(dice, 16, 256));
-	value[SYNC_OVERLAP] = dice_chance(dice, 0.7);
+	value[SYNC_OVERLAP] = (double)dice_between(dice, OVERLAP_NONE, OVERLAP_STEPS);
+	value[SYNC_EXCHANGE] = dice_chance(dice, 0.2);
+	value[SYNC_WARMUP_STEPS] = dice_chance(dice, 0.2) ? (double)dice_between(dice, 1, 5) : 0.0;
+	value[STRAGGLER_GRACE] = dice_chance(dice, 0.4) ? 1.0 + dice_unit(dice) : 0.0;
+	value[STRAGGLER_MAX_STALE] = (double)dice_between(dice, 1, 6);
 	value[SYNC_PERIOD] = dice_chance(dice, 0.2) ? 0.001 * (double)dice_magnitude(dice, 1, 2000) : 0.0;
 	value[SYNC_MIN_STEPS] = (double)dice_between(dice, 1, 4);
 	value[PENALTY_BY_STEPS] = dice_chance(dice, 0.3);
@@ -136,6 +140,8 @@ struct trainee_config setup_trainee(const struct setup *setup, const struct worl
 		trainee.step_us *= dice_between(dice, 2, 20);
 	if (config->faults & FAULT_POISON && dice_chance(dice, 0.4))
 		trainee.scale_chance = 0.5 * dice_unit(dice);
+	if (config->faults & FAULT_DEATH)
+		trainee.death_chance = 0.2 * dice_unit(dice);
 	if (config->faults & FAULT_NAN && dice_chance(dice, 0.4))
 		trainee.nonfinite_chance = dice_unit(dice);
 	return trainee;

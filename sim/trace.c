@@ -128,7 +128,11 @@ static void print_event(FILE *file, const struct event *event, const struct mess
 		print_message(file, message);
 		break;
 	case EVENT_OFFER:
-		fprintf(file, "offer after %" PRIu64 " steps%s", event->offer.steps, event->offer.final ? ", final" : "");
+		fprintf(file, "offer after %" PRIu64 " steps%s%s%s", event->offer.steps, event->offer.final ? ", final" : "",
+			event->offer.gradients ? ", of gradients" : "", event->offer.realign ? ", to be aligned" : "");
+		break;
+	case EVENT_GRADIENT:
+		fprintf(file, "%s gradient of layer %" PRIu32, event->gradient.absent ? "no" : "a", event->gradient.layer_index);
 		break;
 	case EVENT_WANT: fprintf(file, "worker wants layer %" PRIu32, event->wanted); break;
 	case EVENT_HASHED:
@@ -149,11 +153,16 @@ static void print_action(FILE *file, const struct action *action)
 		fprintf(file, "-> %" PRIu32 ": ", action->to);
 		print_message(file, &action->message);
 		break;
+	case ACTION_COMMITTED:
+		fprintf(file, "layer %" PRIu32 " has completed round %" PRIu64, action->layer_index, action->round);
+		break;
 	case ACTION_PUBLISH:
 		fprintf(file, "publish layer %" PRIu32 " round %" PRIu64 " %s", action->layer_index, action->round,
 			verdict_text((int)action->verdict));
 		break;
-	case ACTION_SCHEDULE: fprintf(file, "next offer after %" PRIu64 " steps", action->number); break;
+	case ACTION_SCHEDULE:
+		fprintf(file, "next offer after %" PRIu64 " steps%s", action->number, action->gradients ? ", gradients" : "");
+		break;
 	case ACTION_PAUSE: fprintf(file, "pause"); break;
 	case ACTION_RESUME: fprintf(file, "resume"); break;
 	case ACTION_CHECKPOINT: fprintf(file, "checkpoint of round %" PRIu64, action->round); break;

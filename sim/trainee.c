@@ -26,16 +26,19 @@ void trainee_fini(struct trainee *trainee)
 static size_t awaited(const struct trainee *trainee)
 {
 	size_t count = trainee->config.layer_count;
-	for (size_t l = count; trainee->whole && l-- > 0;)
+	bool is_all = trainee->whole || trainee->place == TRAINEE_MEAN;
+	for (size_t l = count; is_all && l-- > 0;)
 		if (!trainee->held[l])
 			return l;
 	return trainee->position < count && !trainee->held[trainee->position] ? trainee->position : count;
 }
 
-void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_us)
+void trainee_publish(struct trainee *trainee, size_t layer_index, enum verdict verdict, uint64_t now_us)
 {
+	trainee->usable &= verdict != VERDICT_NONFINITE;
 	CHECK(!trainee->held[layer_index]);
-	bool is_waiting = trainee->place == TRAINEE_FORWARD && awaited(trainee) < trainee->config.layer_count;
+	bool is_place = trainee->place == TRAINEE_FORWARD || trainee->place == TRAINEE_MEAN;
+	bool is_waiting = is_place && awaited(trainee) < trainee->config.layer_count;
 	trainee->held[layer_index] = true;
 	if (is_waiting && awaited(trainee) == trainee->config.layer_count && trainee->clock_us < now_us) {
 		trainee->exposed_us += now_us - trainee->clock_us;
@@ -43,10 +46,11 @@ void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_u
 	}
 }
 
-void trainee_schedule(struct trainee *trainee, uint64_t steps)
+void trainee_schedule(struct trainee *trainee, uint64_t steps, bool gradients)
 {
 	trainee->started = true;
 	trainee->schedule = steps;
+	trainee->gradients = gradients;
 	if (steps == 0)
 		trainee->stopped = true;
 }
@@ -75,25 +79,30 @@ static void poison(struct trainee *trainee, size_t layer_index)
 	}
 }
 
-static bool is_final(const struct trainee *trainee)
+/* Whether the offer that comes next is the last, or that of the last step's gradients. */
+static bool comes_last(const struct trainee *trainee)
 {
-	return trainee->offers == trainee->config.rounds;
+	return trainee->offers + 1 >= trainee->config.rounds;
 }
 
-static void fill_offer(struct trainee *trainee, struct offer *ret_offer)
+static void fill_offer(struct trainee *trainee, bool gradients, struct offer *ret_offer)
 {
-	for (size_t l = 0; l < trainee->config.layer_count; l++) {
+	for (size_t l = 0; l < trainee->config.layer_count && !gradients; l++) {
 		poison(trainee, l);
 		trainee->held[l] = false;
 	}
-	trainee->offers++;
+	trainee->ended = comes_last(trainee) && !gradients;
 	*ret_offer = (struct offer){
 		.steps = trainee->steps,
 		.tokens = trainee->steps * TOKENS_PER_STEP,
-		.loss = trainee->loss_sum / (double)trainee->steps,
+		.loss = trainee->steps > 0 ? trainee->loss_sum / (double)trainee->steps : (double)NAN,
 		.exposed_us = trainee->exposed_us,
-		.final = is_final(trainee),
+		.final = comes_last(trainee),
+		.gradients = gradients,
+		.realign = gradients && trainee->realign,
 	};
+	trainee->realign = false;
+	trainee->offers++;
 	trainee->steps = 0;
 	trainee->schedule = UINT64_MAX;
 	trainee->exposed_us = 0;
@@ -117,16 +126,47 @@ static void begin_forward(struct trainee *trainee, uint64_t now_us)
 static bool go_forward(struct trainee *trainee, uint64_t now_us)
 {
 	while (trainee->position < trainee->config.layer_count && awaited(trainee) == trainee->config.layer_count) {
-		trainee->clock_us += is_final(trainee) ? 0 : trainee->layer_us;
+		trainee->clock_us += trainee->ended ? 0 : trainee->layer_us;
 		trainee->position++;
 	}
 	trainee->wake_us = trainee->clock_us > now_us ? trainee->clock_us : UINT64_MAX;
 	return trainee->position == trainee->config.layer_count;
 }
 
+/* The gradient of one layer; the worker may die before it is done. */
+static void make_gradient(struct trainee *trainee, size_t layer_index)
+{
+	const struct layer *layer = &trainee->config.layers[layer_index];
+	const float *target = trainee->config.targets[layer_index];
+	struct dice *dice = &trainee->config.dice;
+	trainee->given = layer_index;
+	trainee->held[layer_index] = false;
+	if (trainee->is_dying && !trainee->is_dead && dice_chance(dice, 0.5))
+		trainee->is_dead = true;
+	for (size_t i = 0; i < layer->size && !trainee->is_dead; i++)
+		layer->gradient[i] = layer->theta[i] - target[i] + 0.2f * (float)dice_bell(dice);
+	if (!trainee->is_dead && layer->size > 0 && dice_chance(dice, trainee->config.nonfinite_chance))
+		layer->gradient[dice_between(dice, 0, layer->size - 1)] = INFINITY;
+}
+
+/* All means are there: the step, equal on all members; unless the worker has died in the middle of it. */
+static void apply_means(struct trainee *trainee)
+{
+	struct dice *dice = &trainee->config.dice;
+	for (size_t l = 0; l < trainee->config.layer_count; l++) {
+		const struct layer *layer = &trainee->config.layers[l];
+		bool is_lost = trainee->is_dying && dice_chance(dice, 0.5);
+		for (size_t i = 0; i < layer->size && !is_lost && trainee->usable; i++)
+			layer->theta[i] -= 0.05f * layer->gradient[i];
+	}
+	trainee->realign |= trainee->is_dying;
+}
+
 static void end_backward(struct trainee *trainee)
 {
-	for (size_t l = 0; l < trainee->config.layer_count; l++)
+	if (trainee->place == TRAINEE_MEAN)
+		apply_means(trainee);
+	for (size_t l = 0; l < trainee->config.layer_count && trainee->place != TRAINEE_MEAN; l++)
 		move(trainee, l);
 	trainee->steps++;
 	trainee->loss_sum += 2.0 + dice_unit(&trainee->config.dice);
@@ -137,11 +177,24 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 {
 	if (trainee->place == TRAINEE_BACKWARD && now_us >= trainee->wake_us)
 		end_backward(trainee);
+	if (trainee->place == TRAINEE_HANDING && now_us >= trainee->wake_us) {
+		if (trainee->position > 0) {
+			make_gradient(trainee, --trainee->position);
+			trainee->wake_us = now_us + trainee->layer_us;
+			return TRAINEE_GIVES;
+		}
+		trainee->place = TRAINEE_MEAN;
+		trainee->wake_us = UINT64_MAX;
+		trainee->clock_us = now_us;
+	}
+	if (trainee->place == TRAINEE_MEAN && awaited(trainee) == trainee->config.layer_count)
+		end_backward(trainee);
 	if (trainee->place == TRAINEE_BOUNDARY) {
 		trainee->wake_us = UINT64_MAX;
-		bool is_over = trainee->stopped || is_final(trainee);
-		if (!is_over && trainee->steps > 0 && trainee->steps >= trainee->schedule) {
-			fill_offer(trainee, ret_offer);
+		bool is_over = trainee->stopped || trainee->ended;
+		bool is_due = trainee->steps >= trainee->schedule || trainee->offers >= trainee->config.rounds;
+		if (!is_over && trainee->steps > 0 && is_due) {
+			fill_offer(trainee, false, ret_offer);
 			return TRAINEE_OFFERS;
 		}
 		if (trainee->stopped || trainee->paused || !trainee->started)
@@ -150,11 +203,21 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 	}
 	if (trainee->place == TRAINEE_FORWARD) {
 		if (go_forward(trainee, now_us)) {
-			if (is_final(trainee)) {
+			if (trainee->ended) {
 				trainee->stopped = true;
 				trainee->place = TRAINEE_BOUNDARY;
 				trainee->wake_us = UINT64_MAX;
 				return TRAINEE_NOTHING;
+			}
+			if (trainee->gradients) {
+				trainee->place = TRAINEE_HANDING;
+				trainee->wake_us = u64_max(trainee->clock_us, now_us);
+				trainee->is_dying = dice_chance(&trainee->config.dice, trainee->config.death_chance);
+				trainee->deaths += trainee->is_dying;
+				trainee->is_dead = false;
+				trainee->usable = true;
+				fill_offer(trainee, true, ret_offer);
+				return TRAINEE_OFFERS;
 			}
 			trainee->place = TRAINEE_BACKWARD;
 			trainee->wake_us = trainee->clock_us + trainee->backward_us;

@@ -9,7 +9,8 @@
 #include "core/layer.h"
 #include "sim/dice.h"
 
-enum trainee_place { TRAINEE_BOUNDARY, TRAINEE_FORWARD, TRAINEE_BACKWARD };
+/* HANDING: the backward pass of a step whose gradients are averaged; MEAN: waits for the means. */
+enum trainee_place { TRAINEE_BOUNDARY, TRAINEE_FORWARD, TRAINEE_BACKWARD, TRAINEE_HANDING, TRAINEE_MEAN };
 
 enum poison { POISON_NONE, POISON_SCALE, POISON_NAN, POISON_INFINITY };
 
@@ -21,6 +22,7 @@ struct trainee_config {
 	uint64_t step_us;            /* mean duration of a step */
 	double spread;               /* of a duration: factor in [1 - spread, 1 + spread] */
 	double scale_chance, nonfinite_chance; /* that a layer is poisoned, each round */
+	double death_chance;         /* of each step whose gradients are handed over */
 	bool starts_at_once;         /* steps before the ring is complete */
 	struct dice dice;
 };
@@ -34,7 +36,15 @@ struct trainee {
 	uint64_t wake_us;    /* when trainee_advance has something to do; UINT64_MAX: when told something */
 	uint64_t layer_us, backward_us; /* of the present step */
 	bool whole;          /* goes on with all layers only: sync.overlap = none */
+	bool ended;          /* has made its last offer */
+	bool gradients;      /* hands over the gradients of each step */
+	bool realign;        /* has died since the last offer: theta may be anything */
+	bool is_dying;       /* in this step */
+	bool usable;         /* all means of this step were */
+	uint64_t deaths;
 	size_t wants;        /* layer that the wait has been told for; layer_count: none */
+	size_t given;        /* layer whose gradient is handed over */
+	bool is_dead;        /* the worker is, this layer's gradient was not finished */
 	uint64_t steps;      /* since the last offer */
 	uint64_t schedule;   /* steps after which to offer; UINT64_MAX: not told yet */
 	uint64_t offers;
@@ -46,7 +56,8 @@ struct trainee {
 enum trainee_deed {
 	TRAINEE_NOTHING, /* until wake_us, or until told something */
 	TRAINEE_OFFERS,  /* *ret_offer is filled in; ask again */
-	TRAINEE_WANTS    /* layer `wants`; ask again */
+	TRAINEE_WANTS,   /* layer `wants`; ask again */
+	TRAINEE_GIVES    /* gradient of layer `given`, or none if is_dead; ask again */
 };
 
 /* A trainee at its first boundary; takes memory. */
@@ -55,9 +66,9 @@ void trainee_init(struct trainee *trainee, const struct trainee_config *config);
 void trainee_fini(struct trainee *trainee);
 /* Goes on as far as it can at now_us. */
 enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, struct offer *ret_offer);
-/* The node has published a layer. */
-void trainee_publish(struct trainee *trainee, size_t layer_index, uint64_t now_us);
+/* The node has published a layer; verdict: on the mean, with gradients. */
+void trainee_publish(struct trainee *trainee, size_t layer_index, enum verdict verdict, uint64_t now_us);
 /* The node schedules the next offer (0: the run ends). */
-void trainee_schedule(struct trainee *trainee, uint64_t steps);
+void trainee_schedule(struct trainee *trainee, uint64_t steps, bool gradients);
 
 #endif

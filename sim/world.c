@@ -39,12 +39,19 @@ static void send_message(struct world *world, uint32_t rank, const struct action
 static void publish_layer(struct world *world, uint32_t rank, const struct action *action)
 {
 	struct citizen *member = &world->members[rank];
+	if (!ledger_publish(world->ledger, rank, member->layers, action))
+		return;
+	trainee_publish(&member->trainee, action->layer_index, action->verdict, world->now_us);
+	world_arm_work(world, rank, world->now_us);
+}
+
+static void hash_layer(struct world *world, uint32_t rank, const struct action *action)
+{
+	struct citizen *member = &world->members[rank];
 	uint64_t hash;
-	if (!ledger_publish(world->ledger, rank, member->node, member->layers, action, &hash))
+	if (!ledger_commit(world->ledger, rank, member->node, member->layers, action, &hash))
 		return;
 	fold(world, hash);
-	trainee_publish(&member->trainee, action->layer_index, world->now_us);
-	world_arm_work(world, rank, world->now_us);
 	uint64_t delay = dice_chance(&world->dice, 0.5) ? 0 : dice_between(&world->dice, 0, 300);
 	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
 						    .number = hash, .item = action->layer_index, .life = member->life});
@@ -70,9 +77,10 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 	struct citizen *member = &world->members[rank];
 	switch (action->kind) {
 	case ACTION_SEND: send_message(world, rank, action); break;
+	case ACTION_COMMITTED: hash_layer(world, rank, action); break;
 	case ACTION_PUBLISH: publish_layer(world, rank, action); break;
 	case ACTION_SCHEDULE:
-		trainee_schedule(&member->trainee, action->number);
+		trainee_schedule(&member->trainee, action->number, action->gradients);
 		world_arm_work(world, rank, world->now_us);
 		break;
 	case ACTION_PAUSE:
@@ -106,7 +114,10 @@ static void check(struct world *world, uint32_t rank)
 		world_fail(world, "%s", world->ballot.fault);
 	if (status.phase == NODE_FINISHED && !member->finished) {
 		member->finished = true;
-		if (status.round != world->config->rounds)
+		/* Whoever was late has made fewer offers than there were rounds; after the last gradients there is one more. */
+		struct ledger_counts counts = ledger_counts(world->ledger);
+		bool may_be_more = counts.lates > 0 || counts.gradients > 0;
+		if (status.round < world->config->rounds || (status.round > world->config->rounds && !may_be_more))
 			world_fail(world, "peer %" PRIu32 ": finished after %" PRIu64 " rounds", rank, status.round);
 	}
 }
@@ -159,10 +170,14 @@ static void work(struct world *world, uint32_t rank)
 		return;
 	case TRAINEE_OFFERS:
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
-		if (!ledger_offer(world->ledger, rank, member->layers)) {
-			world_fail(world, "%s", ledger_fault(world->ledger));
-			return;
-		}
+		if (!offer.gradients)
+			ledger_offer(world->ledger, rank, member->layers);
+		break;
+	case TRAINEE_GIVES:
+		event = (struct event){.kind = EVENT_GRADIENT};
+		event.gradient.layer_index = (uint32_t)member->trainee.given;
+		event.gradient.absent = member->trainee.is_dead;
+		ledger_gradient(world->ledger, rank, member->layers, member->trainee.given, member->trainee.is_dead);
 		break;
 	case TRAINEE_WANTS:
 		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)member->trainee.wants};
@@ -276,7 +291,7 @@ static void init(struct world *world)
 	world->facts[2] = (struct fact){"empty", ""};
 	for (uint32_t rank = 0; rank < config->peers; rank++)
 		world_start(world, rank, dice_between(&world->dice, 0, 2 * SECOND));
-	world->ledger = ledger_new(config->peers, world->members[0].layers, config->layer_count, config->rounds);
+	world->ledger = ledger_new(config->peers, world->members[0].layers, config->layer_count, 2 * config->rounds + 2);
 	ballot_init(&world->ballot, config->peers);
 	mishap_plan(world);
 	world_cover(world, COVER_ALONE, config->peers == 1);
@@ -291,6 +306,10 @@ static void count(struct world *world)
 	world_cover(world, COVER_OUTLIERS, counts.outliers);
 	world_cover(world, COVER_NONFINITES, counts.nonfinites);
 	world_cover(world, COVER_ROLLBACKS, counts.rollbacks);
+	world_cover(world, COVER_LATES, counts.lates);
+	world_cover(world, COVER_ABSENTS, counts.absents);
+	world_cover(world, COVER_GRADIENTS, counts.gradients);
+	world_cover(world, COVER_ALIGNED, counts.aligned);
 	for (size_t c = 0; c < world->ballot.change_count; c++) {
 		bool is_resume = world->ballot.changes[c].kind == CHANGE_RESUME;
 		world_cover(world, COVER_TAKEN, world->ballot.changes[c].any_taken && !is_resume);
@@ -303,6 +322,7 @@ static void count(struct world *world)
 		struct node_status status;
 		node_status(world->members[rank].node, world->now_us, &status);
 		world_cover(world, COVER_SENT_AGAIN, status.frames_sent_again);
+		world_cover(world, COVER_DEATHS, world->members[rank].trainee.deaths);
 	}
 	world->result->time_us = world->now_us;
 	fold(world, ledger_hash(world->ledger));

@@ -19,7 +19,8 @@
 	X(FAULT_CHANGE, 7, "change")       /* settings, pauses and checkpoints are proposed */                         \
 	X(FAULT_JITTER, 8, "jitter")       /* latency varies */                                                        \
 	X(FAULT_CUT, 9, "cut")             /* roads swallow everything for a while, also in one direction */           \
-	X(FAULT_RESTART, 10, "restart")    /* one member stops and comes back with nothing, unless it crashes */
+	X(FAULT_RESTART, 10, "restart")    /* one member stops and comes back with nothing, unless it crashes */           \
+	X(FAULT_DEATH, 11, "death")        /* some workers die among their gradients, others go on from there */
 
 enum fault {
 #define X(id, bit, name) id = 1 << bit,
@@ -51,7 +52,12 @@ enum fault {
 	X(COVER_PAUSES, "pauses", 250)                                                                                 \
 	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
 	X(COVER_ALONE, "rings of one", 30)                                                                             \
-	X(COVER_EMPTY, "empty layers", 100)
+	X(COVER_EMPTY, "empty layers", 100)                                                                            \
+	X(COVER_LATES, "late", 400)                                                                                     \
+	X(COVER_ABSENTS, "absent", 700)                                                                                 \
+	X(COVER_GRADIENTS, "gradients", 1300)                                                                            \
+	X(COVER_ALIGNED, "aligned", 250)                                                                                \
+	X(COVER_DEATHS, "worker deaths", 120)
 
 enum coverage {
 #define X(id, text, minimum) id,

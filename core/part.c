@@ -1,0 +1,322 @@
+/* See the header. Never moves a layer through a round: core/round.c does. */
+
+#include <math.h>
+#include <string.h>
+
+#include "core/part.h"
+#include "core/vec.h"
+
+static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
+
+static bool wants_gradients(const struct ring_settings *settings, uint64_t round)
+{
+	return settings->value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS || (double)round <= settings->value[SYNC_WARMUP_STEPS];
+}
+
+/* ---- When the worker shall offer ---- */
+
+/* Told to the worker for the round to come, whose kind is settled: one step on for an alignment, with every step for gradients, by
+ * steps after the interval, by time not before the period has passed. */
+static void schedule(const struct sync *sync, const struct ring_settings *settings, struct actions *actions)
+{
+	struct action *action = actions_add(actions, ACTION_SCHEDULE);
+	bool is_by_time = settings->value[SYNC_PERIOD] > 0;
+	action->gradients = sync->next_gradients;
+	action->number = sync->next_aligns                      ? 1
+			 : sync->next_gradients || is_by_time ? SCHEDULE_LATER
+							      : (uint64_t)settings->value[SYNC_INTERVAL];
+}
+
+/* Begins the period that ends with the next round, if rounds are by time. */
+static void begin_period(struct sync *sync, uint64_t now_us)
+{
+	double period_us = 1e6 * setting(sync, SYNC_PERIOD);
+	bool is_by_time = period_us > 0 && !sync->aligns && !sync->next_gradients;
+	sync->due_us = is_by_time ? now_us + (uint64_t)period_us : UINT64_MAX;
+}
+
+/* Lets the worker offer at its next boundary once the period has passed here, or anywhere. */
+static void watch_period(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	if (sync->offered || sync->finished || sync->due_us == UINT64_MAX)
+		return;
+	bool has_begun = sync->state[0].record_count[(sync->round + 1) % 2] > 0;
+	if (now_us < sync->due_us && !has_begun) {
+		actions_wake(actions, sync->due_us);
+		return;
+	}
+	sync->due_us = UINT64_MAX;
+	actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_MIN_STEPS);
+}
+
+void part_init(struct sync *sync)
+{
+	bool wanted = wants_gradients(&sync->settings, sync->round + 1);
+	/* After a restart workers may be a step apart: first they are aligned. */
+	sync->aligns = sync->next_aligns = wanted && sync->round > 0;
+	sync->next_gradients = wanted && sync->round == 0;
+}
+
+void part_begin(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	sync->progress_us = now_us;
+	if (!sync->finished)
+		schedule(sync, &sync->settings, actions);
+	begin_period(sync, now_us);
+}
+
+void part_agree(struct sync *sync, struct actions *actions)
+{
+	const struct record *records = sync_record_at(sync, sync->round + 1, 0, 0);
+	bool is_realigned = false;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		/* Whose last step this is offers its parameters next. */
+		is_realigned |= records[rank].realign || (sync->gradients && records[rank].final);
+		if (records[rank].interval_us > 0 && records[rank].verdict != VERDICT_LATE)
+			sync->interval_us[rank] = records[rank].interval_us;
+	}
+	bool wanted = wants_gradients(&sync->next_settings, sync->round + 2);
+	sync->next_aligns = wanted && (!part_is_equal(sync) || is_realigned);
+	sync->next_gradients = wanted && !sync->next_aligns;
+	if (sync->finishing)
+		actions_add(actions, ACTION_SCHEDULE)->number = 0;
+	else if (!sync->late || sync->next_aligns)
+		schedule(sync, &sync->next_settings, actions);
+}
+
+/* ---- Offers ---- */
+
+static void open_round(struct sync *sync, const struct offer *offer, uint64_t now_us)
+{
+	sync->offered = true;
+	sync->offer = *offer;
+	sync->offer_us = now_us;
+	sync->progress_us = now_us;
+	sync->begin_bytes = sync->link->sent_bytes;
+	sync->next_return = 0;
+	for (uint32_t i = 0; i < sync->layer_count; i++) {
+		sync->state[i].phase = offer->gradients ? LAYER_WORKER : LAYER_OFFERED;
+		sync->state[i].absent = false;
+	}
+}
+
+static void take_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
+{
+	open_round(sync, offer, now_us);
+	sync->gradients = offer->gradients;
+	sync->aligns |= sync->next_gradients && !offer->gradients;
+	bool is_too_stale = !sync->aligns && (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE);
+	sync->resets = !sync->gradients && (sync->lost || is_too_stale);
+	sync->behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS && !part_is_equal(sync) && !sync->resets && !offer->final;
+}
+
+int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
+{
+	if (sync->finished || sync->waiting || (sync->offered && !part_is_behind(sync)))
+		return EDIT_ERROR_INVALID;
+	if (!sync->offered) {
+		take_offer(sync, offer, now_us);
+		return 0;
+	}
+	sync->waiting = true;
+	sync->waiting_offer = *offer;
+	sync->waiting_us = now_us;
+	sync->waiting_wanted = 0;
+	return 0;
+}
+
+int part_gradient(struct sync *sync, uint32_t layer_index, bool absent)
+{
+	CHECK(layer_index < sync->layer_count);
+	struct sync_layer *layer = &sync->state[layer_index];
+	if (!sync->offered || !sync->gradients || layer->phase != LAYER_WORKER || layer->round != sync->round)
+		return EDIT_ERROR_INVALID;
+	layer->phase = LAYER_OFFERED;
+	layer->absent = absent;
+	return 0;
+}
+
+void part_want(struct sync *sync, uint32_t layer_index)
+{
+	CHECK(layer_index < sync->layer_count);
+	uint32_t *wanted = sync->waiting ? &sync->waiting_wanted : &sync->wanted;
+	if (sync->offered && layer_index + 1 > *wanted)
+		*wanted = layer_index + 1;
+}
+
+/* ---- Late ---- */
+
+/* Microseconds after the begin of the interval at which a member that has not offered is late; UINT64_MAX: never. */
+static uint64_t grace_us(const struct sync *sync)
+{
+	uint32_t count = 0;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		if (sync->interval_us[rank] == 0)
+			continue;
+		/* sorted by insertion: members are few, and this is done once a round */
+		uint32_t at = count++;
+		for (; at > 0 && sync->sorted_us[at - 1] > sync->interval_us[rank]; at--)
+			sync->sorted_us[at] = sync->sorted_us[at - 1];
+		sync->sorted_us[at] = sync->interval_us[rank];
+	}
+	double grace = setting(sync, STRAGGLER_GRACE);
+	return count == 0 || grace == 0 ? UINT64_MAX : (uint64_t)(grace * (double)sync->sorted_us[count / 2]);
+}
+
+static bool more_than_half_have_offered(const struct sync *sync)
+{
+	uint64_t round = sync->round + 1;
+	uint32_t offered = 0;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		const struct record *record = sync_record_at(sync, round, 0, rank);
+		offered += record->round == round && record->verdict != VERDICT_LATE;
+	}
+	return 2 * offered > sync->count;
+}
+
+/* Lets the round go on without the worker if it is late. */
+static void watch_grace(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	if (sync->offered || sync->finished || sync->aligns || sync->next_gradients || sync->grace_us == UINT64_MAX ||
+	    !more_than_half_have_offered(sync))
+		return;
+	bool is_behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS;
+	uint64_t deadline_us = sync->grace_us + (is_behind ? sync->first_us[sync->round % 2] : sync->done_us);
+	if (now_us < deadline_us) {
+		actions_wake(actions, deadline_us);
+		return;
+	}
+	open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
+	sync->late = true;
+	sync->gradients = sync->behind = sync->resets = false;
+}
+
+void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	if (!sync->offered && sync->waiting && !sync->finished) {
+		sync->waiting = false;
+		take_offer(sync, &sync->waiting_offer, sync->waiting_us);
+		sync->wanted = sync->waiting_wanted;
+	}
+	watch_grace(sync, now_us, actions);
+	watch_period(sync, now_us, actions);
+}
+
+/* ---- Theta ---- */
+
+/* The anchor that theta began from. */
+static const float *reference(const struct sync *sync, uint32_t index)
+{
+	return sync->stale > 0 ? sync->layers[index].base : sync->layers[index].anchor;
+}
+
+/* Makes up for the round that ran behind the worker's steps: what others have brought is added to what it has done since. Whoever
+ * was left out begins anew and has nothing to bring this time. */
+static void make_up(struct sync *sync, uint32_t index)
+{
+	const struct layer *memory = &sync->layers[index];
+	const float *anchor = reference(sync, index);
+	if (!sync->corrects || sync->resets)
+		return;
+	sync->state[index].absent = sync->state[index].rejected;
+	if (sync->state[index].rejected)
+		memcpy(memory->theta, anchor, memory->size * sizeof(float));
+	else
+		vec_move(memory->theta, anchor, memory->snapshot, memory->size);
+}
+
+bool part_return(struct sync *sync, uint32_t most, struct actions *actions)
+{
+	uint32_t end = sync->offered && sync->behind ? sync->layer_count : 0;
+	bool is_any = sync->next_return < end;
+	for (; sync->next_return < end && most > 0; sync->next_return++, most--) {
+		uint32_t index = sync->next_return;
+		const struct layer *memory = &sync->layers[index];
+		make_up(sync, index);
+		memcpy(memory->snapshot, memory->theta, memory->size * sizeof(float));
+		struct action *action = actions_add(actions, ACTION_PUBLISH);
+		action->layer_index = index;
+		action->round = sync->round;
+		action->verdict = sync->state[index].verdict;
+	}
+	return is_any;
+}
+
+double part_numbers(struct sync *sync, uint32_t index, float *numbers, enum verdict *ret_verdict)
+{
+	const struct layer *memory = &sync->layers[index];
+	*ret_verdict = VERDICT_LATE;
+	if (sync->late && sync->stale == 0)
+		memcpy(memory->base, memory->anchor, memory->size * sizeof(float));
+	if (sync->late || sync->resets)
+		return 0;
+	if (!sync->gradients && !sync->behind)
+		make_up(sync, index);
+	*ret_verdict = VERDICT_ABSENT;
+	if (sync->state[index].absent)
+		return 0;
+	double square;
+	if (sync->gradients) {
+		memcpy(numbers, memory->gradient, memory->size * sizeof(float));
+		square = vec_square_sum(numbers, memory->size);
+	} else {
+		const float *theta = sync->behind ? memory->snapshot : memory->theta;
+		square = vec_delta(numbers, reference(sync, index), theta, memory->size);
+	}
+	*ret_verdict = isfinite(square) || !part_is_equal(sync) ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
+	return sqrt(square);
+}
+
+static bool is_realigned(const struct sync *sync, uint32_t index)
+{
+	const struct record *records = sync_record_at(sync, sync->state[index].round + 1, index, 0);
+	for (uint32_t rank = 0; rank < sync->count; rank++)
+		if (records[rank].realign)
+			return true;
+	return false;
+}
+
+bool part_commit(struct sync *sync, uint32_t index, const float *mean, bool is_applied)
+{
+	const struct layer *memory = &sync->layers[index];
+	struct sync_layer *layer = &sync->state[index];
+	size_t bytes = memory->size * sizeof(float);
+	if (sync->gradients) {
+		/* The worker has not stepped yet. Where one has lost its theta, all keep the anchor that they share. */
+		if (!is_realigned(sync, index))
+			memcpy(memory->anchor, memory->theta, bytes);
+		if (is_applied)
+			memcpy(memory->gradient, mean, bytes);
+		layer->verdict = is_applied ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
+		return true;
+	}
+	if (sync->late)
+		return false;
+	layer->rejected = !is_applied || layer->verdict == VERDICT_OUTLIER || layer->verdict == VERDICT_NONFINITE;
+	if (sync->behind)
+		return false;
+	memcpy(memory->theta, memory->anchor, bytes);
+	return true;
+}
+
+/* ---- The end ---- */
+
+void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	bool must_reset = false;
+	if (sync->late) {
+		sync->stale++;
+		must_reset = (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE) && !sync->waiting && !sync->finishing;
+	} else {
+		sync->stale = 0;
+		sync->lost = false;
+		sync->corrects = sync->behind;
+		sync->part_us = sync->behind ? sync->offer_us : now_us;
+	}
+	sync->offered = sync->late = sync->gradients = sync->behind = sync->resets = false;
+	sync->aligns = sync->next_aligns;
+	sync->grace_us = grace_us(sync);
+	begin_period(sync, now_us);
+	if (must_reset)
+		actions_add(actions, ACTION_SCHEDULE)->number = 1;
+}
