@@ -184,6 +184,7 @@ static bool serve_worker(struct daemon *daemon)
 	case PORT_LOST:
 		log_line(LEVEL_WARNING, "worker (pid %ld) is gone%s%s%s", (long)daemon->port.pid,
 			 why.text[0] ? " (" : "", why.text, why.text[0] ? ")" : "");
+		driver_lose_worker(&daemon->driver, daemon->now_us);
 		break;
 	}
 	return true;

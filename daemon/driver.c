@@ -12,7 +12,10 @@
 #include "daemon/log.h"
 #include "daemon/rounds.h"
 
-enum { LINE_DELAY_US = 50000 }; /* for the worker to wake up and say how long it has waited */
+enum {
+	LINE_DELAY_US = 50000,     /* for the worker to wake up and say how long it has waited */
+	GRADIENT_LINE_US = 1000000 /* rounds of gradients are told so often at most */
+};
 
 void driver_init(struct driver *driver, const struct config *config, struct transport *transport,
 		 struct worker_port *port, struct checkpoint *checkpoint, struct run *run, uint64_t incarnation)
@@ -33,6 +36,8 @@ void driver_close(struct driver *driver)
 	free(driver->block);
 	free(driver->hash_queue);
 	history_close(&driver->history);
+	free(driver->handed);
+	driver->handed = NULL;
 	driver->block = NULL;
 	driver->node = NULL;
 	driver->hash_queue = NULL;
@@ -169,6 +174,11 @@ static void tell_round(struct driver *driver)
 {
 	struct round_line *line = &driver->line;
 	char late[96] = "";
+	if (node_averages_gradients(driver->node) && driver->now_us < driver->told_us + GRADIENT_LINE_US) {
+		line->at_us = UINT64_MAX;
+		return;
+	}
+	driver->told_us = driver->now_us;
 	if (line->lateness_us > 0)
 		snprintf(late, sizeof late, ", last %s by %.1f ms", driver->config->names[line->latest],
 			 (double)line->lateness_us / 1e3);
@@ -182,6 +192,18 @@ static void tell_round(struct driver *driver)
 
 /* ---- Actions ---- */
 
+static void commit(struct driver *driver, const struct action *action)
+{
+	struct run *run = driver->run;
+	/* With its last layer the round is complete: a worker that gets it finds the number. */
+	if (++driver->committed_count == run->segment.layer_count) {
+		driver->committed_count = 0;
+		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
+	}
+	CHECK(driver->hash_count < run->segment.layer_count);
+	driver->hash_queue[driver->hash_count++] = action->layer_index;
+}
+
 static void publish(struct driver *driver, const struct action *action)
 {
 	struct run *run = driver->run;
@@ -189,15 +211,8 @@ static void publish(struct driver *driver, const struct action *action)
 	struct segment_layer *words = &run->segment.layers[action->layer_index];
 	atomic_store_explicit(&words->verdict, (uint32_t)action->verdict, memory_order_relaxed);
 	atomic_store_explicit(&words->round, action->round, memory_order_relaxed);
-	/* With its last layer the round is complete: a worker that gets it finds the number. */
-	if (++driver->published_count == run->segment.layer_count) {
-		driver->published_count = 0;
-		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
-	}
 	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
 	driver->must_ring = true;
-	CHECK(driver->hash_count < run->segment.layer_count);
-	driver->hash_queue[driver->hash_count++] = action->layer_index;
 }
 
 /* How the worker is to treat a round, by the settings in force. */
@@ -207,11 +222,12 @@ static void tell_overlap(struct driver *driver)
 	atomic_store(&driver->run->segment.header->whole, is_whole);
 }
 
-static void schedule(struct driver *driver, uint64_t steps)
+static void schedule(struct driver *driver, uint64_t steps, bool gradients)
 {
 	struct segment_header *header = driver->run->segment.header;
 	/* 0: it stops when the last round, agreed but still under way, is complete. */
 	uint64_t at = steps == 0 || steps > UINT64_MAX - driver->offer.step ? UINT64_MAX : driver->offer.step + steps;
+	atomic_store(&header->gradients, gradients);
 	atomic_store(&header->offer_step, at);
 	driver->must_ring = true;
 }
@@ -246,8 +262,9 @@ static void act(struct driver *driver, const struct action *action)
 	struct segment_header *header = driver->run->segment.header;
 	switch (action->kind) {
 	case ACTION_SEND: transport_send(driver->transport, action->to, &action->message); break;
+	case ACTION_COMMITTED: commit(driver, action); break;
 	case ACTION_PUBLISH: publish(driver, action); break;
-	case ACTION_SCHEDULE: schedule(driver, action->number); break;
+	case ACTION_SCHEDULE: schedule(driver, action->number, action->gradients); break;
 	case ACTION_PAUSE:
 	case ACTION_RESUME:
 		atomic_store(&header->paused, action->kind == ACTION_PAUSE);
@@ -281,7 +298,7 @@ static void complete_round(struct driver *driver, const struct node_status *stat
 	record->sync_us += status->sync_us;
 	state_commit_run(&driver->run->state, record);
 	tell_overlap(driver);
-	driver->is_offer_open = false;
+	driver->is_offer_open = driver->is_handing = false;
 	keep_round(driver, status);
 }
 
@@ -373,35 +390,104 @@ static void void_offer(struct driver *driver, uint64_t step_now)
 	worker_port_ring(driver->port);
 }
 
+/* Sums up what the worker has done in the steps below step_now, since the last offer. */
+static void take_offer(struct driver *driver, uint64_t step_now, struct event *event)
+{
+	struct segment *segment = &driver->run->segment;
+	const struct segment_header *header = segment->header;
+	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
+	event->kind = EVENT_OFFER;
+	event->offer.steps = step_now - driver->offer.step;
+	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
+	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
+	segment_sum_steps(segment, driver->offer.step, step_now, &summed, &event->offer.loss);
+	event->offer.final = atomic_load(&header->final_step) != 0;
+	/* Now the round before is told in full. */
+	if (driver->line.at_us != UINT64_MAX)
+		tell_round(driver);
+	if (event->offer.steps > 0)
+		driver->loss = event->offer.loss;
+	driver->exposed_us = event->offer.exposed_us;
+	driver->is_offer_open = true;
+	driver->offer.step = step_now;
+	driver->offer.tokens = tokens;
+	driver->offer.wait_us = wait_us;
+}
+
+/* A gradient of a step that this daemon has not heard of from its begin: an earlier daemon had. No member takes that step. */
+static void refuse_gradient(struct driver *driver, size_t layer_index)
+{
+	struct segment_layer *words = &driver->run->segment.layers[layer_index];
+	atomic_store_explicit(&words->verdict, VERDICT_NONFINITE, memory_order_relaxed);
+	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
+	driver->must_ring = true;
+}
+
+/* The node gets the gradients that the worker has handed over; if it has died, the others are told as absent. */
+static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
+{
+	struct segment *segment = &driver->run->segment;
+	for (size_t i = segment->layer_count; i-- > 0;) {
+		bool is_here = atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
+		if (!driver->is_handing) {
+			if (is_here)
+				refuse_gradient(driver, i);
+			continue;
+		}
+		if (driver->handed[i] || (!is_here && !is_dead))
+			continue;
+		driver->handed[i] = true;
+		struct event event = {.kind = EVENT_GRADIENT};
+		event.gradient.layer_index = (uint32_t)i;
+		event.gradient.absent = !is_here;
+		driver_take(driver, &event, now_us);
+	}
+	ring_bell(driver);
+}
+
+/* A step whose gradients the worker hands over. */
+static void offer_gradients(struct driver *driver, uint64_t now_us)
+{
+	struct segment_header *header = driver->run->segment.header;
+	uint64_t handed_step = load(&header->handed_step);
+	if (handed_step > driver->taken_handed && atomic_load(&header->gradients) != 0) {
+		struct event event = {0};
+		take_offer(driver, handed_step - 1, &event);
+		event.offer.gradients = true;
+		event.offer.realign = atomic_exchange(&header->realign, 0) != 0;
+		driver->taken_handed = handed_step;
+		driver->is_handing = true;
+		memset(driver->handed, 0, driver->run->segment.layer_count * sizeof *driver->handed);
+		driver_take(driver, &event, now_us);
+	}
+	take_gradients(driver, false, now_us);
+}
+
+void driver_lose_worker(struct driver *driver, uint64_t now_us)
+{
+	if (driver->node && driver->is_handing)
+		take_gradients(driver, true, now_us);
+}
+
 void driver_offer(struct driver *driver, uint64_t now_us)
 {
 	if (!driver->node)
 		return;
+	if (load(&driver->run->segment.header->handed_step) > load(&driver->run->segment.header->step)) {
+		offer_gradients(driver, now_us);
+		return;
+	}
 	struct segment *segment = &driver->run->segment;
-	const struct segment_header *header = segment->header;
-	uint64_t step_now = load(&header->offered_step);
+	uint64_t step_now = load(&segment->header->offered_step);
 	if (step_now <= driver->taken_step)
 		return;
 	if (!all_offered(segment)) {
 		void_offer(driver, step_now);
 		return;
 	}
-	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
-	struct event event = {.kind = EVENT_OFFER};
-	event.offer.steps = step_now - driver->offer.step;
-	event.offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
-	event.offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
-	segment_sum_steps(segment, driver->offer.step, step_now, &summed, &event.offer.loss);
-	event.offer.final = atomic_load(&header->final_step) != 0;
-	/* Now the round before is told in full. */
-	if (driver->line.at_us != UINT64_MAX)
-		tell_round(driver);
-	driver->loss = event.offer.loss;
-	driver->exposed_us = event.offer.exposed_us;
-	driver->is_offer_open = true;
-	driver->taken_step = driver->offer.step = step_now;
-	driver->offer.tokens = tokens;
-	driver->offer.wait_us = wait_us;
+	struct event event = {0};
+	take_offer(driver, step_now, &event);
+	driver->taken_step = step_now;
 	driver_take(driver, &event, now_us);
 }
 
@@ -442,6 +528,17 @@ void driver_count_restart(struct driver *driver)
 
 /* ---- Starting ---- */
 
+/* Whether theta began from another anchor than the state's: its worker was late, or the result of its last offer was still to be
+ * added to it. */
+static bool is_stale(const struct run *run)
+{
+	const struct state_run *record = &run->state.head->run;
+	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS;
+	for (size_t i = 0; i < run->segment.layer_count; i++)
+		is_any |= atomic_load(&run->segment.layers[i].round) < record->round;
+	return is_any;
+}
+
 static struct node_config node_config_of(const struct driver *driver, const struct detector *detectors)
 {
 	const struct config *config = driver->config;
@@ -450,7 +547,7 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 		.rank = config->rank, .member_count = config->member_count, .incarnation = driver->incarnation,
 		.names = (const char *const *)config->names, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
-		.finished = atomic_load(&run->segment.header->stop) != 0,
+		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = is_stale(run),
 		.detectors = detectors, .settings = run->state.head->run.settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,
@@ -466,8 +563,11 @@ static void prepare_worker(struct driver *driver)
 	atomic_store(&header->round, driver->record.round);
 	tell_overlap(driver);
 	const double *settings = driver->record.settings.value;
-	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && settings[SYNC_PERIOD] == 0)
-		schedule(driver, (uint64_t)settings[SYNC_INTERVAL]);
+	bool is_averaging = node_averages_gradients(driver->node);
+	bool is_by_steps = settings[SYNC_PERIOD] == 0 && !is_averaging;
+	atomic_store(&header->gradients, is_averaging);
+	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && is_by_steps)
+		schedule(driver, (uint64_t)settings[SYNC_INTERVAL], false);
 	driver->must_ring = true;
 }
 
@@ -480,10 +580,11 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	uint64_t restarts = driver->record.worker_restarts;
 	struct detector *detectors = calloc(count, sizeof *detectors);
 	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
+	driver->handed = calloc(count, sizeof *driver->handed);
 	struct node_config config = node_config_of(driver, detectors);
 	driver->block = aligned_alloc(64, node_size(&config));
 	bool has_history = history_open(&driver->history, driver->config->member_count, count);
-	if (!detectors || !driver->hash_queue || !driver->block || !has_history) {
+	if (!detectors || !driver->hash_queue || !driver->handed || !driver->block || !has_history) {
 		free(detectors);
 		driver_close(driver);
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the ring's buffers (%zu bytes)",

@@ -16,9 +16,17 @@ void run_init(struct run *run, const struct config *config)
 }
 
 /* Back to nothing; the files stay. */
-void run_close(struct run *run)
+static void free_layers(struct run *run)
 {
 	free(run->layers);
+	mapping_free(run->spare, run->spare_bytes);
+	run->layers = NULL;
+	run->spare = NULL;
+}
+
+void run_close(struct run *run)
+{
+	free_layers(run);
 	free(run->facts);
 	free(run->fact_text);
 	segment_close(&run->segment);
@@ -174,14 +182,26 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 
 static int make_layers(struct run *run, struct line *why)
 {
-	run->layers = calloc(run->state.layer_count, sizeof *run->layers);
-	if (!run->layers)
+	size_t count = run->state.layer_count, total = 0;
+	for (size_t i = 0; i < count; i++)
+		total += run->state.places[i].size;
+	run->layers = calloc(count, sizeof *run->layers);
+	run->spare_bytes = 2 * total * sizeof(float);
+	run->spare = mapping_take(run->spare_bytes);
+	if (!run->layers || !run->spare)
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
-	for (size_t i = 0; i < run->state.layer_count; i++)
-		run->layers[i] = (struct layer){.size = run->state.places[i].size,
+	float *spare = run->spare;
+	for (size_t i = 0; i < count; i++) {
+		size_t size = run->state.places[i].size;
+		run->layers[i] = (struct layer){.size = size,
 						.theta = segment_theta(&run->segment, i),
 						.anchor = run->state.places[i].anchor,
-						.momentum = run->state.places[i].momentum};
+						.momentum = run->state.places[i].momentum,
+						.gradient = segment_gradient(&run->segment, i),
+						.base = spare,
+						.snapshot = spare + size};
+		spare += 2 * size;
+	}
 	return 0;
 }
 
@@ -214,8 +234,7 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why)
 		error = facts_make(&run->description, run->config, &run->state, &run->facts, &run->fact_text,
 				   &run->fact_count, why);
 	if (error) {
-		free(run->layers);
-		run->layers = NULL;
+		free_layers(run);
 		return error;
 	}
 	for (size_t i = 0; i < run->segment.layer_count && !run->is_found; i++)

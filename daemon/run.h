@@ -20,6 +20,8 @@ struct run {
 	struct segment segment;
 	struct state state;
 	struct layer *layers;          /* [description.layer_count], owned */
+	float *spare;                  /* base and snapshot of all layers, owned: of this process alone, taken when first written */
+	size_t spare_bytes;
 	struct fact *facts;            /* [fact_count], owned */
 	char *fact_text;               /* owned: texts of the facts made here */
 	size_t fact_count;

@@ -98,6 +98,7 @@ static void record_fill(const struct record *record, Edit__Peer__Record *wire)
 	wire->exposed_us = record->exposed_us;
 	wire->change = record->change;
 	wire->final = record->final;
+	wire->realign = record->realign;
 }
 
 static void chunk_fill(const struct chunk *chunk, Edit__Peer__Chunk *wire)
@@ -286,7 +287,8 @@ static const char *take_record(const Edit__Peer__Record *wire, struct record *re
 				  .interval_us = wire->interval_us,
 				  .exposed_us = wire->exposed_us,
 				  .change = wire->change,
-				  .final = wire->final};
+				  .final = wire->final,
+				  .realign = wire->realign};
 	return NULL;
 }
 

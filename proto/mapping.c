@@ -152,3 +152,16 @@ void mapping_prefer_huge(void *block, size_t size_bytes)
 	if (begin < end)
 		(void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a kernel without them refuses: no harm */
 }
+
+void *mapping_take(size_t size_bytes)
+{
+	void *block = mmap(NULL, size_bytes > 0 ? size_bytes : 1, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return block == MAP_FAILED ? NULL : block;
+}
+
+void mapping_free(void *block, size_t size_bytes)
+{
+	if (block != NULL)
+		munmap(block, size_bytes > 0 ? size_bytes : 1);
+}

@@ -30,6 +30,12 @@ int mapping_adopt(int fd, const char *name, struct mapping *ret_mapping, struct 
 /* Unmaps and closes. Safe on a mapping that is all zero apart from fd -1. */
 void mapping_close(struct mapping *mapping);
 
+/* size_bytes zeros, private to this process; takes memory only where it is touched. NULL if there is no room for it in the address
+ * space. The caller gives it back with mapping_free. */
+void *mapping_take(size_t size_bytes);
+/* NULL is allowed. */
+void mapping_free(void *block, size_t size_bytes);
+
 /* A hint to the kernel: the whole pages of 2 MiB inside block, private memory of size_bytes, may be huge ones. Fewer
  * misses in the address cache for arrays that are walked by column. */
 void mapping_prefer_huge(void *block, size_t size_bytes);

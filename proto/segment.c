@@ -15,7 +15,7 @@ static uint64_t align_up(uint64_t offset, uint64_t alignment)
 
 /* Where the parts begin. */
 struct segment_layout {
-	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, size_bytes;
+	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, size_bytes;
 };
 
 /* Bytes from one layer's begin to the next one's in an area of `factor` numbers per element. */
@@ -33,7 +33,8 @@ static struct segment_layout layout_make(uint64_t layer_count, uint64_t theta_to
 	layout.theta_offset =
 		align_up(layout.steps_offset + SEGMENT_STEP_COUNT * sizeof(struct segment_step), SEGMENT_PAGE);
 	layout.inner_offset = align_up(layout.theta_offset + theta_total, SEGMENT_PAGE);
-	layout.size_bytes = align_up(layout.inner_offset + inner_total, SEGMENT_PAGE);
+	layout.gradient_offset = align_up(layout.inner_offset + inner_total, SEGMENT_PAGE);
+	layout.size_bytes = align_up(layout.gradient_offset + theta_total, SEGMENT_PAGE);
 	return layout;
 }
 
@@ -65,6 +66,7 @@ static void segment_write(void *base, const struct segment_layout *layout, const
 	header->steps_offset = layout->steps_offset;
 	header->theta_offset = layout->theta_offset;
 	header->inner_offset = layout->inner_offset;
+	header->gradient_offset = layout->gradient_offset;
 	header->inner_factor = description->inner_factor;
 	header->member_rank = member_rank;
 	header->member_count = member_count;
@@ -72,12 +74,15 @@ static void segment_write(void *base, const struct segment_layout *layout, const
 	atomic_store(&header->offer_step, UINT64_MAX);
 	struct segment_layer *layers = (struct segment_layer *)((char *)base + layout->layers_offset);
 	uint64_t theta_offset = layout->theta_offset, inner_offset = layout->inner_offset;
+	uint64_t gradient_offset = layout->gradient_offset;
 	for (size_t i = 0; i < description->layer_count; i++) {
 		layers[i].size = description->layers[i].size;
 		layers[i].theta_offset = theta_offset;
 		layers[i].inner_offset = inner_offset;
+		layers[i].gradient_offset = gradient_offset;
 		theta_offset += area_bytes(layers[i].size, 1);
 		inner_offset += area_bytes(layers[i].size, description->inner_factor);
+		gradient_offset += area_bytes(layers[i].size, 1);
 		atomic_store(&layers[i].owner, SEGMENT_WORKER);
 	}
 }
@@ -119,7 +124,8 @@ static int layout_check(const struct segment_header *header, const struct segmen
 		if (size > DESCRIPTION_SIZE_MAX || theta_total > sizeof(float) * DESCRIPTION_SIZE_MAX)
 			return DAMAGED(why, "layer %zu has %" PRIu64 " elements", i, size);
 		if (layers[i].theta_offset != header->theta_offset + theta_total ||
-		    layers[i].inner_offset != header->inner_offset + inner_total)
+		    layers[i].inner_offset != header->inner_offset + inner_total ||
+		    layers[i].gradient_offset != header->gradient_offset + theta_total)
 			return DAMAGED(why, "layer %zu lies elsewhere than its size says", i);
 		uint32_t owner = atomic_load_explicit(&layers[i].owner, memory_order_relaxed);
 		if (owner != SEGMENT_WORKER && owner != SEGMENT_DAEMON)
@@ -132,14 +138,17 @@ static int layout_check(const struct segment_header *header, const struct segmen
 	struct segment_layout layout = layout_make(header->layer_count, theta_total, inner_total);
 	if (header->layers_offset != layout.layers_offset || header->steps_offset != layout.steps_offset ||
 	    header->theta_offset != layout.theta_offset || header->inner_offset != layout.inner_offset ||
-	    header->size_bytes != layout.size_bytes)
+	    header->gradient_offset != layout.gradient_offset || header->size_bytes != layout.size_bytes)
 		return DAMAGED(why, "offsets do not fit the layers' sizes");
 	/* The layout's end is the file's end, so everything below lies inside. */
 	char *theta = base + layout.theta_offset, *inner = base + layout.inner_offset;
+	char *gradient = base + layout.gradient_offset;
 	for (size_t i = 0; i < header->layer_count; i++) {
 		places[i].theta = (float *)theta;
 		places[i].inner = header->inner_factor > 0 ? (float *)inner : NULL;
+		places[i].gradient = (float *)gradient;
 		theta += area_bytes(places[i].size, 1);
+		gradient += area_bytes(places[i].size, 1);
 		inner += area_bytes(places[i].size, header->inner_factor);
 	}
 	return 0;
@@ -231,6 +240,12 @@ float *segment_theta(const struct segment *segment, size_t layer_index)
 {
 	CHECK(layer_index < segment->layer_count);
 	return segment->places[layer_index].theta;
+}
+
+float *segment_gradient(const struct segment *segment, size_t layer_index)
+{
+	CHECK(layer_index < segment->layer_count);
+	return segment->places[layer_index].gradient;
 }
 
 float *segment_inner(const struct segment *segment, size_t layer_index)

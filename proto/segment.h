@@ -14,6 +14,7 @@
  *   steps_offset   struct segment_step [SEGMENT_STEP_COUNT]
  *   theta_offset   float32, layer after layer, each begun on a 64-byte boundary
  *   inner_offset   float32, inner_factor x size of each layer, in the same order; the worker's own (AdamW m and v)
+ *   gradient_offset float32, as theta: a layer's gradient when it is handed over, the mean when it comes back
  */
 
 #include <stdatomic.h>
@@ -24,7 +25,7 @@
 #include "proto/mapping.h"
 
 enum {
-	SEGMENT_VERSION = 1,
+	SEGMENT_VERSION = 2,
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_PAGE = 4096 /* alignment of the header's successor, theta and inner */
 };
@@ -35,7 +36,8 @@ enum {
 /* Who may touch theta of a layer. */
 enum segment_owner {
 	SEGMENT_WORKER = 1, /* published: the worker computes with it and steps it */
-	SEGMENT_DAEMON = 2  /* offered: the worker keeps off until it is published again */
+	SEGMENT_DAEMON = 2  /* offered: the worker keeps off until it is published again; or its gradient is handed over: the worker
+			     * reads theta and changes nothing */
 };
 
 struct segment_header {
@@ -44,7 +46,7 @@ struct segment_header {
 	uint32_t version;
 	uint32_t layer_count;
 	uint64_t size_bytes;
-	uint64_t layers_offset, steps_offset, theta_offset, inner_offset;
+	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset;
 	uint32_t inner_factor;
 	uint32_t member_rank, member_count; /* of the ring: which part of the data is ours */
 	uint32_t reserved;
@@ -57,26 +59,33 @@ struct segment_header {
 	_Atomic uint32_t paused; /* not 0: do not begin another step */
 	_Atomic uint32_t stop;   /* not 0: leave the training loop */
 	_Atomic uint32_t whole;  /* not 0: compute with no layer before all are published (sync.overlap = none) */
+	_Atomic uint32_t gradients; /* not 0: hand over the gradients of each step, from the next one that begins */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */
 	_Atomic uint64_t tokens;            /* trained on since the run began */
 	_Atomic uint64_t offers;            /* offers made */
-	_Atomic uint64_t offered_step;      /* step of the last offer */
+	_Atomic uint64_t offered_step;      /* step of the last offer of theta */
+	_Atomic uint64_t handed_step;       /* number, from 1, of the last step whose gradients were handed over; above step: in progress */
 	_Atomic uint64_t wait_us;           /* time spent waiting in acquire since the run began */
 	_Atomic uint32_t initialised;       /* theta holds the initial parameters */
-	_Atomic uint32_t final_step;        /* not 0: no step will follow the last offer */
+	_Atomic uint32_t final_step;        /* not 0: no step will follow the last offer, or the one in progress */
+	_Atomic uint32_t realign;           /* not 0: a worker died in a step whose gradients it handed over: theta may be off */
+	_Atomic uint32_t is_averaging;      /* not 0: inner state was begun anew for gradients, and no theta offered since */
+	_Atomic uint64_t inner_step;        /* step at which inner state was begun anew */
 };
 
 struct segment_layer {
 	_Alignas(64) _Atomic uint32_t owner; /* enum segment_owner: set to DAEMON by the worker, to WORKER by the daemon */
-	_Atomic uint32_t verdict;            /* daemon, before owner: enum verdict of the last published round (0: none) */
+	_Atomic uint32_t verdict;            /* daemon, before owner: enum verdict of the last published round (0: none); of the mean,
+					      * with gradients */
 	_Atomic uint64_t round;              /* daemon, before owner: round of the theta published last */
 	_Atomic uint64_t begun_step;         /* worker: step that began to change theta and inner state of the layer */
 	_Atomic uint64_t ended_step;         /* worker: step that has done so; differs from begun_step: torn */
 	uint64_t size;                       /* daemon, once: elements */
 	uint64_t theta_offset;               /* daemon, once: bytes from the begin of the file */
 	uint64_t inner_offset;               /* daemon, once */
+	uint64_t gradient_offset;            /* daemon, once */
 };
 
 /* One finished step, at index step % SEGMENT_STEP_COUNT; written by the worker before header.step grows. */
@@ -109,6 +118,7 @@ struct segment_place {
 	size_t size;  /* elements */
 	float *theta; /* [size], 64-byte aligned */
 	float *inner; /* [inner_factor x size], 64-byte aligned; NULL if inner_factor is 0 */
+	float *gradient; /* [size], 64-byte aligned */
 };
 
 /* Bytes of the segment for a description. */
@@ -130,9 +140,10 @@ int segment_adopt(int fd, struct segment *ret_segment, struct line *why);
 /* Unmaps and frees; the file stays. Safe on a segment_close()d or all-zero one. */
 void segment_close(struct segment *segment);
 
-/* theta [size] of a layer; inner state [inner_factor x size], NULL if the factor is 0; size in elements. CHECK the
+/* theta and gradient [size] of a layer; inner state [inner_factor x size], NULL if the factor is 0; size in elements. CHECK the
  * index. */
 float *segment_theta(const struct segment *segment, size_t layer_index);
+float *segment_gradient(const struct segment *segment, size_t layer_index);
 float *segment_inner(const struct segment *segment, size_t layer_index);
 size_t segment_layer_size(const struct segment *segment, size_t layer_index);
 

@@ -81,5 +81,6 @@ static void note_end(void *arg, unsigned layer) { note(arg, 'e', layer); }
 
 struct llama_hooks journal_hooks(struct journal *journal)
 {
-	return (struct llama_hooks){note_acquire, note_release, note_begin, note_end, journal};
+	return (struct llama_hooks){.acquire = note_acquire, .release = note_release, .step_begin = note_begin,
+				    .step_end = note_end, .arg = journal};
 }

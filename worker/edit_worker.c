@@ -1,6 +1,7 @@
 /* The calls of libedit-worker. Training threads wait here only for the daemon's words in the segment; see
  * proto/segment.h for who writes which. */
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,20 @@ static void layers_look(struct edit_worker *worker)
 	}
 }
 
+static void step_write(struct edit_worker *worker, double loss, uint64_t tokens);
+
+/* A step whose gradients were handed over counts on all members, so it does here, although its worker died: theta is put right by
+ * an average of parameters that the next offer asks for. */
+static void step_take_over(struct edit_worker *worker)
+{
+	struct segment_header *header = worker->segment.header;
+	uint64_t handed_step = atomic_load_explicit(&header->handed_step, memory_order_relaxed);
+	if (!worker->is_resumed || handed_step <= atomic_load_explicit(&header->step, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&header->realign, 1, memory_order_relaxed);
+	step_write(worker, (double)NAN, 0);
+}
+
 /* Waits until the daemon has put a torn layer's anchor into its place. */
 static int layer_await_anchor(struct edit_worker *worker, size_t index, uint64_t deadline_us)
 {
@@ -198,6 +213,7 @@ int edit_worker_attach(struct edit_worker *worker, int timeout_ms)
 		return result;
 	}
 	worker->boundary_us = link_now_us();
+	step_take_over(worker);
 	return EDIT_WORKER_OK;
 }
 
@@ -292,13 +308,20 @@ static int layer_wait(struct edit_worker *worker, unsigned index)
 	return result;
 }
 
+/* Whether the gradients of the step in progress are being handed over. */
+static bool is_handing(const struct edit_worker *worker)
+{
+	return atomic_load_explicit(&worker->segment.header->handed_step, memory_order_relaxed) > edit_worker_step(worker);
+}
+
 int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *ret_nonfinite_round)
 {
 	if (!has_layer(worker, layer))
 		return invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
 	int result = link_is_stopped(worker) ? EDIT_WORKER_STOP : EDIT_WORKER_OK;
-	/* The last one first, so that the daemon hears at once that all are wanted. */
-	if (atomic_load_explicit(&worker->segment.header->whole, memory_order_acquire))
+	/* The last one first, so that the daemon hears at once that all are wanted. Not while gradients are handed over: the
+	 * backward pass goes on with the layers before. */
+	if (atomic_load_explicit(&worker->segment.header->whole, memory_order_acquire) && !is_handing(worker))
 		for (unsigned i = (unsigned)worker->segment.layer_count; !result && i-- > 0;)
 			result = layer_wait(worker, i);
 	if (!result)
@@ -365,6 +388,7 @@ static int offer(struct edit_worker *worker, bool is_final)
 			return invalid(worker, "step_done: a layer's step was begun and not ended");
 	}
 	atomic_store_explicit(&header->final_step, is_final, memory_order_relaxed);
+	atomic_store_explicit(&header->is_averaging, 0, memory_order_relaxed);
 	atomic_store_explicit(&header->offered_step, edit_worker_step(worker), memory_order_relaxed);
 	/* Release: who sees a layer offered sees its theta and the words above. */
 	for (size_t i = 0; i < worker->segment.layer_count; i++)
@@ -393,6 +417,77 @@ static int end_with_a_round(struct edit_worker *worker)
 	worker->has_ended = !result;
 	return result;
 }
+
+/* ---- Gradients ---- */
+
+int edit_worker_averages_gradients(const struct edit_worker *worker)
+{
+	return worker->is_attached &&
+	       atomic_load_explicit(&worker->segment.header->gradients, memory_order_acquire) != 0;
+}
+
+uint64_t edit_worker_inner_step(const struct edit_worker *worker)
+{
+	return worker->is_attached ? atomic_load_explicit(&worker->segment.header->inner_step, memory_order_relaxed) : 0;
+}
+
+/* Members step alike only from equal inner states. A worker that dies here leaves is_averaging as it was, and the next does it
+ * again. */
+static void inner_begin_anew(struct edit_worker *worker)
+{
+	struct segment_header *header = worker->segment.header;
+	if (atomic_load_explicit(&header->is_averaging, memory_order_relaxed))
+		return;
+	for (size_t i = 0; i < worker->segment.layer_count && worker->segment.inner_factor > 0; i++)
+		memset(segment_inner(&worker->segment, i), 0,
+		       worker->segment.inner_factor * segment_layer_size(&worker->segment, i) * sizeof(float));
+	atomic_store_explicit(&header->inner_step, edit_worker_step(worker), memory_order_relaxed);
+	atomic_store_explicit(&header->is_averaging, 1, memory_order_release);
+}
+
+int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final)
+{
+	if (!has_layer(worker, layer))
+		return invalid(worker, worker->is_attached ? "offer_gradient: no such layer" : "not attached yet");
+	struct segment_header *header = worker->segment.header;
+	struct segment_layer *words = &worker->segment.layers[layer];
+	size_t size = segment_layer_size(&worker->segment, layer);
+	if (atomic_load_explicit(&words->owner, memory_order_acquire) != SEGMENT_WORKER)
+		return invalid(worker, "offer_gradient: the layer is on the ring");
+	if (size > 0)
+		memcpy(segment_gradient(&worker->segment, layer), gradient, size * sizeof(float));
+	if (!is_handing(worker)) {
+		inner_begin_anew(worker);
+		atomic_store_explicit(&header->final_step, is_final != 0, memory_order_relaxed);
+		uint64_t offers = atomic_load_explicit(&header->offers, memory_order_relaxed);
+		atomic_store_explicit(&header->offers, offers + 1, memory_order_relaxed);
+		atomic_store_explicit(&header->handed_step, edit_worker_step(worker) + 1, memory_order_release);
+	}
+	/* Release: who sees the layer handed over sees its gradient and the words above. */
+	atomic_store_explicit(&words->owner, SEGMENT_DAEMON, memory_order_release);
+	link_ring(worker, BELL_OFFER, 0);
+	return link_poll(worker);
+}
+
+int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient)
+{
+	if (!has_layer(worker, layer))
+		return invalid(worker, worker->is_attached ? "mean_gradient: no such layer" : "not attached yet");
+	int result = layer_wait(worker, layer);
+	if (result)
+		return result;
+	const struct segment_layer *words = &worker->segment.layers[layer];
+	size_t size = segment_layer_size(&worker->segment, layer);
+	bool is_usable = atomic_load_explicit(&words->verdict, memory_order_relaxed) != VERDICT_NONFINITE;
+	worker->layers[layer].told_round = atomic_load_explicit(&words->round, memory_order_relaxed);
+	if (size > 0)
+		memcpy(gradient, segment_gradient(&worker->segment, layer), size * sizeof(float));
+	if (size > 0 && !is_usable)
+		gradient[0] = NAN;
+	return EDIT_WORKER_OK;
+}
+
+/* ---- Steps ---- */
 
 /* Writes the step into the table, then makes it count. */
 static void step_write(struct edit_worker *worker, double loss, uint64_t tokens)

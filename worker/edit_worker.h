@@ -10,7 +10,10 @@
  *     edit_worker_ready
  *     for each step, from edit_worker_step() on:
  *       forward:   for each layer in order: edit_worker_acquire(l), compute with theta, (edit_worker_release(l))
- *       backward, then for each layer: edit_worker_step_begin(l), change theta and inner state, edit_worker_step_end(l)
+ *       backward
+ *       if edit_worker_averages_gradients(): edit_worker_offer_gradient(l) for each layer, last one first, as soon as the backward
+ *         pass has done with it, then edit_worker_mean_gradient(l) for each: all members step with the same gradients
+ *       for each layer: edit_worker_step_begin(l), change theta and inner state, edit_worker_step_end(l)
  *       edit_worker_step_done(loss, tokens): may offer all layers; returns EDIT_WORKER_STOP when training shall end
  *     edit_worker_finish -> edit_worker_free
  *
@@ -96,6 +99,19 @@ void edit_worker_release(struct edit_worker *worker, unsigned layer);
  * and the next worker gets its anchor again. */
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
+/* 1 if the gradients of the step in progress are averaged over all members. Settled once the forward pass has acquired all
+ * layers. */
+int edit_worker_averages_gradients(const struct edit_worker *worker);
+/* Hands over a layer's gradient, float32 [size of the layer], last layer first; copies it and returns at once. The layer's theta
+ * must not be changed, nor the layer acquired, until edit_worker_mean_gradient has returned it. is_final: this is the last step. The
+ * first call after edit_worker_averages_gradients has become 1 sets the inner state of all layers to 0: members begin with equal
+ * ones (see edit_worker_inner_step). */
+int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final);
+/* Waits for the mean over the members and copies it to gradient [size of the layer]. If nobody's was finite its first element is
+ * NaN: then no member takes a step. EDIT_WORKER_STOP when training shall end. */
+int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient);
+/* The step at which the inner state was last set to 0 (0: at the begin): what a bias correction counts from. */
+uint64_t edit_worker_inner_step(const struct edit_worker *worker);
 /* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Waits while training is
  * paused, then offers all layers if a round is due. is_final: no step will follow; always offers, and returns
  * EDIT_WORKER_OK when the round is complete and theta its result. EDIT_WORKER_STOP when training shall end at once. */

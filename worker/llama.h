@@ -24,6 +24,7 @@
 struct llama_hooks {
 	int (*acquire)(void *arg, unsigned layer);
 	void (*release)(void *arg, unsigned layer);
+	void (*gradient_done)(void *arg, unsigned layer); /* backwards, after release: this pass adds nothing more to the layer's */
 	void (*step_begin)(void *arg, unsigned layer); /* around the change of a layer by llama_step */
 	void (*step_end)(void *arg, unsigned layer);
 	void *arg;

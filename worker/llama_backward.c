@@ -104,6 +104,12 @@ static void embedding_backward(struct llama *model, const struct pass *pass)
 	}
 }
 
+static void gradient_done(struct llama *model, unsigned layer)
+{
+	if (model->hooks.gradient_done)
+		model->hooks.gradient_done(model->hooks.arg, layer);
+}
+
 int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time, double weight,
 		     double *ret_loss)
 {
@@ -117,14 +123,17 @@ int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch
 		return error;
 	double loss = llama_loss(model, &pass, weight);
 	llama_drop_head(model);
+	gradient_done(model, model->block_count + 1);
 	for (unsigned block = model->block_count; block-- > 0;) {
 		error = llama_hold(model, block + 1);
 		if (error)
 			return error;
 		block_backward(model, block, &pass);
 		llama_drop(model, block + 1);
+		gradient_done(model, block + 1);
 	}
 	embedding_backward(model, &pass);
+	gradient_done(model, 0);
 	*ret_loss = loss;
 	return 0;
 }

@@ -147,6 +147,29 @@ static void release(void *arg, unsigned layer)
 	edit_worker_release(((struct member *)arg)->worker, layer);
 }
 
+/* The daemon gets a layer's gradient while the backward pass goes on with the layers before it. */
+static void gradient_done(void *arg, unsigned layer)
+{
+	struct member *member = arg;
+	if (!member->ends_step)
+		return;
+	if (layer + 1 == member->layer_count) {
+		member->is_handing = edit_worker_averages_gradients(member->worker);
+		member->handed = 0;
+	}
+	if (member->is_handing && !member->handed)
+		member->handed = edit_worker_offer_gradient(member->worker, layer, llama_gradient(member->llama, layer),
+							    member->is_final);
+}
+
+int member_average(struct member *member)
+{
+	int result = member->is_handing ? member->handed : 0;
+	for (unsigned layer = member->layer_count; member->is_handing && !result && layer-- > 0;)
+		result = edit_worker_mean_gradient(member->worker, layer, llama_gradient(member->llama, layer));
+	return result;
+}
+
 static void step_begin(void *arg, unsigned layer)
 {
 	edit_worker_step_begin(((struct member *)arg)->worker, layer);
@@ -185,7 +208,7 @@ int member_init(struct member *member, struct edit_worker *worker, const struct 
 	}
 	for (unsigned layer = 0; layer < member->layer_count; layer++)
 		llama_bind(member->llama, layer, edit_worker_theta(worker, layer), edit_worker_inner(worker, layer));
-	const struct llama_hooks hooks = {acquire, release, step_begin, step_end, member};
+	const struct llama_hooks hooks = {acquire, release, gradient_done, step_begin, step_end, member};
 	llama_set_hooks(member->llama, &hooks);
 	int result = edit_worker_is_resumed(worker) ? 0 : fill(member, origin, error, error_size);
 	if (!result) {

@@ -12,6 +12,10 @@ struct member {
 	struct edit_worker *worker;
 	struct llama *llama;     /* bound to the worker's theta and inner state */
 	unsigned layer_count;
+	bool ends_step;   /* the pass is the last of its step: its gradients are whole */
+	bool is_final;    /* that step is the last */
+	bool is_handing;  /* the gradients of this step have gone to the daemon */
+	int handed;       /* result of libedit-worker when they were handed over */
 };
 
 /* Exit status that stands for a negative result of libedit-worker. */
@@ -28,6 +32,8 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
  * where it is. */
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
 		const struct train_options *options, char *error, size_t error_size);
+/* If the gradients of the step were handed over: waits for their means. Result of libedit-worker. */
+int member_average(struct member *member);
 /* Frees the model; the worker stays. */
 void member_fini(struct member *member);
 

@@ -79,6 +79,8 @@ static int compute_gradient(struct training *training)
 				return EDIT_WORKER_SYSTEM;
 		}
 		double loss;
+		training->member->ends_step = micro + 1 == options->accumulate;
+		training->member->is_final = training->step + 1 == options->step_count;
 		int result = llama_accumulate(llama, training->tokens, batch, time, 1.0 / options->accumulate, &loss);
 		if (result < 0)
 			complain(training->error, sizeof(training->error), 0, "%s", edit_worker_error(training->member->worker));
@@ -86,7 +88,10 @@ static int compute_gradient(struct training *training)
 			return result;
 		training->loss += loss / options->accumulate;
 	}
-	return 0;
+	int result = member_average(training->member);
+	if (result < 0)
+		complain(training->error, sizeof(training->error), 0, "%s", edit_worker_error(training->member->worker));
+	return result;
 }
 
 /* A NaN in the middle of the model's middle layer. */
@@ -120,8 +125,10 @@ static void apply_gradient(struct training *training, uint64_t begun_us)
 	/* Every change that AdamW makes is proportional to the rate, so this moves theta that many times as far. */
 	if (drill_is_on(options->drills, options->drill_count, DRILL_SCALE, number, &factor))
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);
-	bool is_finite = llama_step(
-			training->member->llama, &options->adamw, training->rate * factor, number, &training->norm);
+	/* Inner state that was begun anew has steps of its own to correct for. */
+	uint64_t inner_number = number - edit_worker_inner_step(training->member->worker);
+	bool is_finite = llama_step(training->member->llama, &options->adamw, training->rate * factor, inner_number,
+			&training->norm);
 	if (!is_finite && !training->was_nonfinite)
 		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number,
 				fabs(training->loss));
