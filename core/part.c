@@ -16,7 +16,7 @@ static bool wants_gradients(const struct ring_settings *settings, uint64_t round
 /* ---- When the worker shall offer ---- */
 
 /* Told to the worker for the round to come, whose kind is settled: one step on for an alignment, with every step for gradients, by
- * steps after the interval, by time not before the period has passed. */
+ * steps after the interval (which begins after the step whose gradients are under way), by time not before the period has passed. */
 static void schedule(const struct sync *sync, const struct ring_settings *settings, struct actions *actions)
 {
 	struct action *action = actions_add(actions, ACTION_SCHEDULE);
@@ -24,7 +24,7 @@ static void schedule(const struct sync *sync, const struct ring_settings *settin
 	action->gradients = sync->next_gradients;
 	action->number = sync->next_aligns                      ? 1
 			 : sync->next_gradients || is_by_time ? SCHEDULE_LATER
-							      : (uint64_t)settings->value[SYNC_INTERVAL];
+							      : (uint64_t)settings->value[SYNC_INTERVAL] + sync->gradients;
 }
 
 /* Begins the period that ends with the next round, if rounds are by time. */

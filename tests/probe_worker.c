@@ -28,6 +28,7 @@ struct probe {
 	double begin;           /* initial theta */
 	int64_t nan_theta_step, nan_loss_step, spike_step; /* steps that do harm; -1: none */
 	int64_t die_step, tear_step, die_offered_step; /* dies before, in the middle of, after this step; -1: never */
+	int64_t die_handing_step; /* dies when half of this step's gradients are handed over; -1: never */
 	bool has_attach_only;   /* attaches and waits to be killed */
 	const char *facts[16];
 	size_t fact_count;
@@ -64,16 +65,40 @@ static void describe(struct edit_worker *worker, const struct probe *probe)
 		give_up(worker, "describe");
 }
 
-static void step_layer(struct edit_worker *worker, const struct probe *probe, unsigned layer, uint64_t step)
+/* The change that this worker wants, by itself, of element i in a step. */
+static float change_of(struct edit_worker *worker, const struct probe *probe, uint64_t step, uint64_t i)
+{
+	double scale = probe->scale * ((int64_t)step == probe->spike_step ? 1e4 : 1);
+	return (float)(scale * sin((double)(i * 7 + step * 3 + edit_worker_rank(worker))));
+}
+
+/* Hands over what each layer shall change by, last layer first; afterwards changes[layer] are the means over the members. Result of
+ * the library. */
+static int average(struct edit_worker *worker, const struct probe *probe, float *const *changes, uint64_t step)
+{
+	int result = 0;
+	for (unsigned layer = probe->layer_count; !result && layer-- > 0;) {
+		for (uint64_t i = 0; i < probe->size + layer; i++)
+			changes[layer][i] = change_of(worker, probe, step, i);
+		if ((int64_t)step == probe->die_handing_step && layer == probe->layer_count / 2)
+			raise(SIGKILL);
+		result = edit_worker_offer_gradient(worker, layer, changes[layer], step + 1 == probe->steps);
+	}
+	for (unsigned layer = probe->layer_count; !result && layer-- > 0;)
+		result = edit_worker_mean_gradient(worker, layer, changes[layer]);
+	return result;
+}
+
+/* change NULL: this worker's own. */
+static void step_layer(struct edit_worker *worker, const struct probe *probe, unsigned layer, uint64_t step, const float *change)
 {
 	float *theta = edit_worker_theta(worker, layer);
 	uint64_t size = probe->size + layer;
-	double scale = probe->scale * ((int64_t)step == probe->spike_step ? 1e4 : 1);
 	edit_worker_step_begin(worker, layer);
 	for (uint64_t i = 0; i < size; i++) {
 		if ((int64_t)step == probe->tear_step && layer == 0 && i == size / 2)
 			raise(SIGKILL);
-		theta[i] += (float)(scale * sin((double)(i * 7 + step * 3 + edit_worker_rank(worker))));
+		theta[i] += change ? change[i] : change_of(worker, probe, step, i);
 	}
 	if ((int64_t)step == probe->nan_theta_step && size > 0)
 		theta[0] = NAN;
@@ -81,7 +106,7 @@ static void step_layer(struct edit_worker *worker, const struct probe *probe, un
 }
 
 /* The training loop; returns when it is to end. */
-static void train(struct edit_worker *worker, const struct probe *probe)
+static void train(struct edit_worker *worker, const struct probe *probe, float *const *changes)
 {
 	for (uint64_t step = edit_worker_step(worker); step < probe->steps; step = edit_worker_step(worker)) {
 		for (unsigned i = 0; i < probe->layer_count; i++) {
@@ -95,8 +120,14 @@ static void train(struct edit_worker *worker, const struct probe *probe)
 			raise(SIGKILL);
 		struct timespec pause = {.tv_sec = probe->step_ms / 1000, .tv_nsec = probe->step_ms % 1000 * 1000000L};
 		nanosleep(&pause, NULL);
+		bool is_averaging = edit_worker_averages_gradients(worker);
+		int averaged = is_averaging ? average(worker, probe, changes, step) : 0;
+		if (averaged < 0)
+			give_up(worker, "average");
+		if (averaged == EDIT_WORKER_STOP)
+			return;
 		for (unsigned i = 0; i < probe->layer_count; i++)
-			step_layer(worker, probe, i, step);
+			step_layer(worker, probe, i, step, is_averaging ? changes[i] : NULL);
 		double loss = (int64_t)step == probe->nan_loss_step ? NAN : 3.0 / (1.0 + 0.01 * (double)step);
 		int result = edit_worker_step_done(worker, loss, 100, step + 1 == probe->steps);
 		if (result < 0)
@@ -108,7 +139,7 @@ static void train(struct edit_worker *worker, const struct probe *probe)
 	}
 }
 
-enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_BEGIN, SEEN_ATTACH_ONLY };
+enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_DIE_HANDING, SEEN_BEGIN, SEEN_ATTACH_ONLY };
 
 static const struct argp_option option_table[] = {
 	{"layers", 'l', "N", 0, "Layers", 0},
@@ -124,6 +155,7 @@ static const struct argp_option option_table[] = {
 	{"die", SEEN_DIE, "STEP", 0, "Dies before this step", 0},
 	{"tear", SEEN_TEAR, "STEP", 0, "Dies in the middle of layer 0 of this step", 0},
 	{"die-offered", SEEN_DIE_OFFERED, "STEP", 0, "Dies after this step, and after the offer if one was due", 0},
+	{"die-handing", SEEN_DIE_HANDING, "STEP", 0, "Dies when half of this step's gradients are handed over", 0},
 	{"attach-only", SEEN_ATTACH_ONLY, NULL, 0, "Attaches, gets ready, and waits for ever", 0},
 	{0}};
 
@@ -148,6 +180,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case SEEN_DIE: probe->die_step = atoll(text); break;
 	case SEEN_TEAR: probe->tear_step = atoll(text); break;
 	case SEEN_DIE_OFFERED: probe->die_offered_step = atoll(text); break;
+	case SEEN_DIE_HANDING: probe->die_handing_step = atoll(text); break;
 	case SEEN_ATTACH_ONLY: probe->has_attach_only = true; break;
 	case ARGP_KEY_ARG: probe->socket = text; break;
 	case ARGP_KEY_END:
@@ -173,7 +206,8 @@ int main(int argc, char **argv)
 			      .spike_step = -1,
 			      .die_step = -1,
 			      .tear_step = -1,
-			      .die_offered_step = -1};
+			      .die_offered_step = -1,
+			      .die_handing_step = -1};
 	argp_parse(&parser, argc, argv, 0, NULL, &probe);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	struct edit_worker *worker = edit_worker_new(probe.socket);
@@ -190,7 +224,13 @@ int main(int argc, char **argv)
 	printf("ready %" PRIu64 "\n", edit_worker_step(worker));
 	while (probe.has_attach_only)
 		pause();
-	train(worker, &probe);
+	float *changes[LAYERS_MAX];
+	for (unsigned i = 0; i < probe.layer_count; i++)
+		if (!(changes[i] = calloc(probe.size + i + 1, sizeof(float))))
+			return 1;
+	train(worker, &probe, changes);
+	for (unsigned i = 0; i < probe.layer_count; i++)
+		free(changes[i]);
 	printf("done %" PRIu64 " %" PRIu64 "\n", edit_worker_step(worker), edit_worker_round(worker));
 	edit_worker_finish(worker);
 	edit_worker_free(worker);

@@ -16,7 +16,8 @@ import pytest
 BUILD = pathlib.Path(os.environ.get("BUILD", "build")).resolve()
 SLOW = 4 if "san-" in str(BUILD) else 1  # sanitizers take their time
 
-CONFIG = """[node]
+CONFIG = """{method}
+[node]
 name = {name}
 run = test
 runtime_dir = {folder}/run
@@ -74,10 +75,10 @@ class Node:
         (self.folder / "run").mkdir(parents=True)
         (self.folder / "state").mkdir()
 
-    def configure(self, node="", ring="", interval=5, members=None):
+    def configure(self, node="", ring="", interval=5, members=None, method=None):
         members = members or [f"{n.name} = tcp://127.0.0.1:{n.port}" for n in self.ring.nodes]
         self.config.write_text(CONFIG.format(name=self.name, folder=self.folder, node=node, ring=ring, interval=interval,
-                                             members="\n".join(members)))
+                                             method=f"method = {method}" if method else "", members="\n".join(members)))
 
     def start(self):
         with open(self.log_file, "ab") as log:

@@ -57,3 +57,91 @@ def test_rounds_by_time_let_each_member_take_steps_at_its_own_pace(ring):
     r.nodes[1].ctl("wait", "round", before["round"] + 4, "--timeout", "20")
     assert [peer["steps"] for peer in r.nodes[0].ctl("penalties")["peers"]] == [5, 5]
     r.check_hashes()
+
+
+def test_gradients_of_every_step_keep_all_members_equal(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(method="ddp")
+    r.start()
+    r.start_workers("--steps", 40, "--step-ms", 1, "--layers", 6)
+    r.wait_until_finished()
+    r.check_hashes()
+    # One round a step, and one of parameters after the last.
+    assert [node.status()["round"] for node in r.nodes] == [41, 41, 41]
+    assert [node.status()["step"] for node in r.nodes] == [40, 40, 40]
+    assert not any("left out (" in node.log() or "differs" in node.log() for node in r.nodes)
+
+
+def test_warmup_averages_gradients_first_and_parameters_afterwards(ring):
+    r = ring(2)
+    for node in r.nodes:
+        node.configure(ring="warmup_steps = 12", interval=4)
+    r.start()
+    r.start_workers("--steps", 32)
+    r.wait_until_finished()
+    r.check_hashes()
+    assert [node.status()["round"] for node in r.nodes] == [12 + 5] * 2
+
+
+def test_round_behind_the_steps_does_not_hold_the_worker(ring):
+    r = ring(2)
+    for node in r.nodes:
+        node.configure(method="co2")
+    r.start()
+    r.start_workers("--steps", 60, "--step-ms", 3)
+    r.wait_until_finished()
+    r.check_hashes()
+    assert [node.status()["step"] for node in r.nodes] == [60, 60]
+
+
+def test_late_member_does_not_hold_the_ring_and_counts_later(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(ring="[straggler]\ngrace = 1.2\nmax_stale = 50")
+    r.start()
+    for node, ms in zip(r.nodes, (4, 4, 60)):
+        node.start_worker("--steps", 100000, "--step-ms", ms)
+    r.nodes[0].wait_for_round(30)
+    seen = set()
+    for _ in range(200):
+        peers = {peer["name"]: peer for peer in r.nodes[1].ctl("penalties")["peers"]}
+        seen.add(peers["c"]["layers"][0]["verdict"])
+        if seen >= {"late", "accepted"}:
+            break
+    assert seen >= {"late", "accepted"}, seen
+    assert r.nodes[0].status()["step"] > 5 * r.nodes[2].status()["step"]
+    r.nodes[0].ctl("set", "straggler.grace", "0", "--wait", "--timeout", "20")
+    r.check_hashes()
+
+
+def test_methods_follow_each_other_on_a_running_ring(ring):
+    r = ring(3)
+    r.start()
+    r.start_workers("--steps", 100000, "--step-ms", 1)
+    r.nodes[0].wait_for_round(2)
+    # By time with a period of its own: that of the preset lasts longer than this test.
+    for i, method in enumerate(("ddp", "co2", "by time", "ddp", "edit", "diloco", "co2", "local-sgd", "ddp", "by time", "edit")):
+        name, value = ("sync.period", "0.05") if method == "by time" else ("method", method)
+        r.nodes[i % 3].ctl("set", name, value, "--wait", "--timeout", "20")
+        node = r.nodes[(i + 1) % 3]
+        node.ctl("wait", "round", node.status()["round"] + 6, "--timeout", "20")
+        assert all(n.ctl("get", name)["settings"][0]["value"] == value for n in r.nodes)
+        r.check_hashes()
+
+
+def test_worker_killed_among_its_gradients_comes_back_in_step(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(method="ddp")
+    r.start()
+    for node in r.nodes[:2]:
+        node.start_worker("--steps", 80, "--step-ms", 2, "--layers", 6)
+    for deed in ("--die-handing", "--tear"):
+        r.nodes[2].start_worker("--steps", 80, "--step-ms", 2, "--layers", 6, deed, 20 if deed == "--tear" else 10)
+        r.nodes[2].worker.wait(20)
+    r.nodes[2].start_worker("--steps", 80, "--step-ms", 2, "--layers", 6)
+    r.wait_until_finished()
+    r.check_hashes()
+    assert [node.status()["step"] for node in r.nodes] == [80, 80, 80]
+    assert not any("differs" in node.log() for node in r.nodes)
