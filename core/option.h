@@ -100,6 +100,23 @@ static inline struct ring_settings ring_settings_standard(void)
 	return settings;
 }
 
+/* Whether a value within a setting's range means something. */
+static inline bool ring_setting_fits(enum ring_setting setting, double value)
+{
+	return setting != STRAGGLER_GRACE || value == 0 || value >= 1;
+}
+
+/* Why these settings together have no meaning; NULL if they have. */
+static inline const char *ring_settings_conflict(const struct ring_settings *settings)
+{
+	const double *value = settings->value;
+	if (value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS && value[SYNC_PERIOD] > 0)
+		return "sync.period has no meaning where sync.exchange = gradients makes every step a round";
+	if (value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS && value[SYNC_OVERLAP] == OVERLAP_STEPS)
+		return "sync.overlap = steps has no meaning where sync.exchange = gradients makes every step a round";
+	return 0;
+}
+
 /* Whether the method presets a setting, and its value there. */
 static inline bool method_presets(enum method method, enum ring_setting setting, double *ret_value)
 {

@@ -122,7 +122,8 @@ static bool value_is_valid(uint32_t id, double value)
 #undef REAL
 #undef CHOICE
 	};
-	if (id >= RING_SETTING_COUNT || !(value >= range[id].low && value <= range[id].high))
+	if (id >= RING_SETTING_COUNT || !(value >= range[id].low && value <= range[id].high) ||
+	    !ring_setting_fits((enum ring_setting)id, value))
 		return false;
 	return !range[id].is_whole || value == (double)(uint64_t)value;
 }

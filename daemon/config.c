@@ -222,6 +222,10 @@ static int check_whole(struct config *config, const char *file, struct line *why
 		return line_fail(why, EDIT_ERROR_RANGE,
 				 "%s: node.silence_ms: %s is too short, expected at least twice node.heartbeat_ms (%s)",
 				 file, config_text(config, NODE_SILENCE_MS), config_text(config, NODE_HEARTBEAT_MS));
+	struct ring_settings settings = config_ring(config);
+	const char *conflict = ring_settings_conflict(&settings);
+	if (conflict != NULL)
+		return line_fail(why, EDIT_ERROR_INVALID, "%s: %s", file, conflict);
 	return check_folders(config, file, why);
 }
 

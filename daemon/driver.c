@@ -448,13 +448,13 @@ static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
 /* A step whose gradients the worker hands over. */
 static void offer_gradients(struct driver *driver, uint64_t now_us)
 {
-	struct segment_header *header = driver->run->segment.header;
+	const struct segment_header *header = driver->run->segment.header;
 	uint64_t handed_step = load(&header->handed_step);
 	if (handed_step > driver->taken_handed && atomic_load(&header->gradients) != 0) {
 		struct event event = {0};
 		take_offer(driver, handed_step - 1, &event);
 		event.offer.gradients = true;
-		event.offer.realign = atomic_exchange(&header->realign, 0) != 0;
+		event.offer.realign = atomic_load(&header->realign) != 0;
 		driver->taken_handed = handed_step;
 		driver->is_handing = true;
 		memset(driver->handed, 0, driver->run->segment.layer_count * sizeof *driver->handed);

@@ -87,7 +87,10 @@ char *setting_expected(size_t index, char buffer[SETTING_TEXT_MAX + 1])
 	size_t room = SETTING_TEXT_MAX + 1;
 	switch (setting->type) {
 	case SETTING_COUNT: snprintf(buffer, room, "a whole number from %s to %s%s", low, high, unit); break;
-	case SETTING_REAL: snprintf(buffer, room, "a number from %s to %s%s", low, high, unit); break;
+	case SETTING_REAL:
+		snprintf(buffer, room, index == STRAGGLER_GRACE ? "%s, or a number from 1 to %s%s" : "a number from %s to %s%s", low,
+			 high, unit);
+		break;
 	case SETTING_BYTES: snprintf(buffer, room, "a multiple of 4 from %s to %s%s", low, high, unit); break;
 	case SETTING_NAME: snprintf(buffer, room, "up to %s of a-z, 0-9 and -", high); break;
 	case SETTING_PATH: snprintf(buffer, room, "an absolute path of up to %d bytes", (int)SETTING_TEXT_MAX); break;
@@ -111,6 +114,8 @@ bool setting_holds(size_t index, double number)
 {
 	const struct setting *setting = setting_at(index);
 	if (!(number >= setting->low && number <= setting->high))
+		return false;
+	if (index < RING_SETTING_COUNT && !ring_setting_fits((enum ring_setting)index, number))
 		return false;
 	if (setting->type == SETTING_BYTES)
 		return fmod(number, 4) == 0;

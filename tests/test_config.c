@@ -30,6 +30,8 @@ static int read_text(const char *text, struct config *ret_config)
 }
 
 /* text is refused with error, and the line begins with the file's path and then `rest`. */
+#define NAMED "[node]\nname = a\n[members]\na = tcp://127.0.0.1:5555\n"
+
 static void refuses(const char *text, int error, const char *rest)
 {
 	struct config config = {0};
@@ -103,7 +105,7 @@ static void method_presets_what_no_file_gives(void **state)
 	}
 	assert_string_equal(config_text(&config, SYNC_OVERLAP), "none");
 	config_close(&config);
-	refuses("method = sgd\n", EDIT_ERROR_INVALID, ":1: method: \"sgd\" does not fit, expected one of edit a-edit diloco local-sgd");
+	refuses("method = sgd\n", EDIT_ERROR_INVALID, ":1: method: \"sgd\" does not fit, expected one of edit a-edit diloco local-sgd co2 ddp");
 }
 
 static void unknown_names_are_refused_with_file_and_line(void **state)
@@ -122,6 +124,15 @@ static void values_out_of_range_are_refused_with_the_range(void **state)
 	refuses("[outer]\nlr = fast\n", EDIT_ERROR_INVALID, ":2: outer.lr: ");
 	refuses("[sync]\ninterval = 1.5\n", EDIT_ERROR_INVALID, ":2: sync.interval: ");
 	refuses("[node]\nlog_level = loud\n", EDIT_ERROR_INVALID, ":2: node.log_level: ");
+	refuses("[straggler]\ngrace = 0.5\n", EDIT_ERROR_INVALID,
+		":2: straggler.grace: 0.5 does not fit, expected 0, or a number from 1 to ");
+}
+
+static void settings_without_a_meaning_together_are_refused(void **state)
+{
+	(void)state;
+	refuses("method = ddp\n[sync]\nperiod = 5\n" NAMED, EDIT_ERROR_INVALID, ": sync.period has no meaning where ");
+	refuses("method = ddp\n[sync]\noverlap = steps\n" NAMED, EDIT_ERROR_INVALID, ": sync.overlap = steps has no meaning where ");
 }
 
 static void lines_that_are_no_settings_are_refused(void **state)
@@ -214,6 +225,7 @@ int main(void)
 		cmocka_unit_test(method_presets_what_no_file_gives),
 		cmocka_unit_test(unknown_names_are_refused_with_file_and_line),
 		cmocka_unit_test(values_out_of_range_are_refused_with_the_range),
+		cmocka_unit_test(settings_without_a_meaning_together_are_refused),
 		cmocka_unit_test(lines_that_are_no_settings_are_refused),
 		cmocka_unit_test(what_the_reader_would_pass_over_is_refused),
 		cmocka_unit_test(fifo_that_nobody_writes_to_is_not_waited_for),

@@ -527,6 +527,9 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 	if (worker->is_misused)
 		return invalid(worker, "step_begin, step_end or release: no such layer, or one that is on the ring");
 	struct segment_header *header = worker->segment.header;
+	/* The daemon has read it with the gradients of this step. */
+	if (is_handing(worker))
+		atomic_store_explicit(&header->realign, 0, memory_order_relaxed);
 	step_write(worker, loss, tokens);
 	result = link_poll(worker);
 	/* Before anything is offered: a member that paused one step earlier has nothing to offer, and a worker that holds
