@@ -9,12 +9,16 @@
 
 #include "tests/lab.h"
 
+/* A message, or the hash of a layer, which the driver tells the node after the step that asked for it. */
 struct parcel {
 	struct parcel *next;
 	uint32_t to;
+	struct event event;
 	struct message message;
 	char payload[];
 };
+
+enum { ARRAYS = 6 /* of a layer */ };
 
 struct wire {
 	struct lab lab; /* first: a lab is a wire */
@@ -22,8 +26,7 @@ struct wire {
 	char (*names)[8];
 	const char **name_list;
 	float *numbers;
-	struct actions *spare[2]; /* a publish steps a node inside a step */
-	int depth;
+	struct actions *actions;
 };
 
 static void *allocate(size_t bytes)
@@ -32,6 +35,22 @@ static void *allocate(size_t bytes)
 	CHECK(block != NULL);
 	memset(block, 0, (bytes + 63) / 64 * 64 + 64);
 	return block;
+}
+
+static void make_node(struct wire *wire, size_t rank, struct node_config config)
+{
+	struct lab_member *member = &wire->lab.members[rank];
+	config.rank = (uint32_t)rank;
+	config.member_count = (uint32_t)wire->lab.count;
+	config.names = wire->name_list;
+	config.layers = member->layers;
+	config.layer_count = wire->lab.layer_count;
+	config.heartbeat_us = 1000000;
+	config.silence_us = 3000000;
+	config.retry_us = 500000;
+	member->schedule = UINT64_MAX;
+	member->gradients = false;
+	member->node = node_init(allocate(node_size(&config)), &config);
 }
 
 struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
@@ -47,31 +66,39 @@ struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const
 	lab->now_us = 1000000;
 	lab->members = allocate(count * sizeof *lab->members);
 	wire->last = &wire->first;
-	wire->spare[0] = allocate(sizeof *wire->spare[0]);
-	wire->spare[1] = allocate(sizeof *wire->spare[1]);
+	wire->actions = allocate(sizeof *wire->actions);
 	wire->names = allocate(count * sizeof *wire->names);
 	wire->name_list = allocate(count * sizeof *wire->name_list);
-	wire->numbers = allocate(3 * total * count * sizeof(float));
+	wire->numbers = allocate(ARRAYS * total * count * sizeof(float));
 	float *next = wire->numbers;
 	for (size_t n = 0; n < count; n++) {
 		snprintf(wire->names[n], sizeof wire->names[n], "n%zu", n % 100000);
 		wire->name_list[n] = wire->names[n];
 		struct lab_member *member = &lab->members[n];
 		member->layers = allocate(layer_count * sizeof *member->layers);
-		member->schedule = UINT64_MAX;
 		for (size_t l = 0; l < layer_count; l++) {
-			member->layers[l] = (struct layer){sizes[l], next, next + sizes[l], next + 2 * sizes[l]};
-			next += 3 * sizes[l];
+			const size_t size = sizes[l];
+			member->layers[l] = (struct layer){.size = size, .theta = next, .anchor = next + size,
+							   .momentum = next + 2 * size, .gradient = next + 3 * size,
+							   .base = next + 4 * size, .snapshot = next + 5 * size};
+			next += ARRAYS * size;
 		}
-		struct node_config config = {.rank = (uint32_t)n, .member_count = (uint32_t)count, .incarnation = 1000 + n,
-					     .names = wire->name_list, .facts = facts_of == NULL ? NULL : facts_of[n],
-					     .fact_count = fact_count, .layers = member->layers,
-					     .layer_count = layer_count,
-					     .settings = settings == NULL ? ring_settings_standard() : *settings,
-					     .heartbeat_us = 1000000, .silence_us = 3000000, .retry_us = 500000};
-		member->node = node_init(allocate(node_size(&config)), &config);
+		make_node(wire, n, (struct node_config){
+			.incarnation = 1000 + n, .facts = facts_of == NULL ? NULL : facts_of[n], .fact_count = fact_count,
+			.settings = settings == NULL ? ring_settings_standard() : *settings});
 	}
 	return lab;
+}
+
+void lab_restart(struct lab *lab, const bool *is_stale)
+{
+	struct wire *wire = (struct wire *)lab;
+	for (size_t n = 0; n < lab->count; n++) {
+		struct node *before = lab->members[n].node;
+		make_node(wire, n, (struct node_config){.incarnation = 2000 + n, .round = node_layer_round(before, 0),
+							.settings = *node_settings(before), .is_stale = is_stale[n]});
+		free(before);
+	}
 }
 
 void lab_free(struct lab *lab)
@@ -87,8 +114,7 @@ void lab_free(struct lab *lab)
 		free(lab->members[n].layers);
 	}
 	free(lab->members);
-	free(wire->spare[0]);
-	free(wire->spare[1]);
+	free(wire->actions);
 	free(wire->names);
 	free(wire->name_list);
 	free(wire->numbers);
@@ -107,22 +133,22 @@ static void post(struct wire *wire, uint32_t from, const struct action *action)
 	if (action->message.payload_bytes > 0)
 		memcpy(parcel->payload, action->message.payload, action->message.payload_bytes);
 	parcel->message.payload = parcel->payload;
+	parcel->event = (struct event){.kind = EVENT_MESSAGE, .message = &parcel->message};
 	*wire->last = parcel;
 	wire->last = &parcel->next;
 }
 
-static void step(struct wire *wire, size_t rank, const struct event *event);
-
-static void publish(struct wire *wire, size_t rank, const struct action *action)
+static void post_hash(struct wire *wire, size_t rank, const struct action *committed)
 {
-	struct lab_member *member = &wire->lab.members[rank];
-	const struct layer *layer = &member->layers[action->layer_index];
+	const struct layer *layer = &wire->lab.members[rank].layers[committed->layer_index];
 	uint64_t hash = XXH3_64bits(layer->anchor, layer->size * sizeof(float)) ^
 			(XXH3_64bits(layer->momentum, layer->size * sizeof(float)) << 1);
-	struct event event = {.kind = EVENT_HASHED, .now_us = wire->lab.now_us,
-			      .hashed = {.layer_index = action->layer_index, .hash = hash}};
-	member->published++;
-	step(wire, rank, &event);
+	struct parcel *parcel = allocate(sizeof *parcel);
+	parcel->to = (uint32_t)rank;
+	parcel->event = (struct event){.kind = EVENT_HASHED,
+				       .hashed = {.layer_index = committed->layer_index, .hash = hash}};
+	*wire->last = parcel;
+	wire->last = &parcel->next;
 }
 
 static void act(struct wire *wire, size_t rank, const struct action *action)
@@ -130,9 +156,14 @@ static void act(struct wire *wire, size_t rank, const struct action *action)
 	struct lab_member *member = &wire->lab.members[rank];
 	switch (action->kind) {
 	case ACTION_SEND: post(wire, (uint32_t)rank, action); break;
-	case ACTION_PUBLISH: publish(wire, rank, action); break;
+	case ACTION_COMMITTED: post_hash(wire, rank, action); break;
+	case ACTION_PUBLISH:
+		member->published++;
+		member->verdict = action->verdict;
+		break;
 	case ACTION_SCHEDULE:
 		member->schedule = action->number;
+		member->gradients = action->gradients;
 		member->scheduled_count++;
 		break;
 	case ACTION_PAUSE: member->paused = true; break;
@@ -148,13 +179,11 @@ static void act(struct wire *wire, size_t rank, const struct action *action)
 static void step(struct wire *wire, size_t rank, const struct event *event)
 {
 	struct lab_member *member = &wire->lab.members[rank];
-	CHECK(wire->depth < 2);
-	struct actions *actions = wire->spare[wire->depth++];
+	struct actions *actions = wire->actions;
 	node_step(member->node, event, actions);
 	member->deadline_us = actions->deadline_us;
 	for (size_t i = 0; i < actions->count; i++)
 		act(wire, rank, &actions->list[i]);
-	wire->depth--;
 }
 
 static void deliver(struct wire *wire)
@@ -164,9 +193,9 @@ static void deliver(struct wire *wire)
 		wire->first = parcel->next;
 		if (wire->first == NULL)
 			wire->last = &wire->first;
-		struct event event = {.kind = EVENT_MESSAGE, .now_us = wire->lab.now_us, .message = &parcel->message};
+		parcel->event.now_us = wire->lab.now_us;
 		if (!wire->lab.members[parcel->to].dead)
-			step(wire, parcel->to, &event);
+			step(wire, parcel->to, &parcel->event);
 		free(parcel);
 	}
 }

@@ -15,9 +15,11 @@ struct lab_member {
 	struct layer *layers;       /* [layer_count], memory owned by the lab */
 	uint64_t schedule;          /* last ACTION_SCHEDULE: steps; UINT64_MAX: none yet */
 	uint64_t scheduled_count;
+	bool gradients;             /* last ACTION_SCHEDULE */
 	bool paused;
 	uint64_t checkpoint_round;  /* last ACTION_CHECKPOINT */
 	size_t published;           /* layers, since the last offer */
+	enum verdict verdict;       /* of the last layer published */
 	uint64_t deadline_us;
 	bool dead;                  /* hears and says nothing */
 	struct note notes[LAB_NOTES_MAX];
@@ -38,6 +40,9 @@ struct lab {
 struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
 		    const struct fact *const *facts_of, size_t fact_count);
 void lab_free(struct lab *lab);
+/* All daemons have been stopped and start again, between two rounds, on the memory of their layers; is_stale [count]: of
+ * struct node_config. */
+void lab_restart(struct lab *lab, const bool *is_stale);
 /* Gives one member an event (now_us is filled in) and delivers everything until no message is under way. */
 void lab_event(struct lab *lab, size_t rank, struct event event);
 /* Lets time pass in steps of 10 ms, ticking members at their deadlines. */

@@ -204,35 +204,6 @@ static void method_sets_all_that_it_presets_after_one_round(void **state)
 	lab_free(lab);
 }
 
-/* The anchor becomes the mean of the members' parameters, whatever their norms. */
-static void local_sgd_is_the_parameters_mean(void **state)
-{
-	(void)state;
-	const size_t size = 7;
-	struct ring_settings settings = ring_settings_standard();
-	for (enum ring_setting i = 0; i < RING_SETTING_COUNT; i++)
-		method_presets(METHOD_LOCAL_SGD, i, &settings.value[i]);
-	struct lab *lab = lab_new(4, &size, 1, &settings, NULL, 0);
-	lab_gather(lab);
-	for (int round = 0; round < 30; round++) {
-		for (size_t i = 0; i < size; i++) {
-			const float before = lab->members[0].layers[0].anchor[i];
-			for (size_t n = 0; n < 4; n++) /* one goes a hundred times as far as the others */
-				lab->members[n].layers[0].theta[i] = before + (n == 3 ? 100.0f : 1.0f) * (float)(i + 1);
-		}
-		float expected[7];
-		for (size_t i = 0; i < size; i++)
-			expected[i] = lab->members[0].layers[0].anchor[i] + 103.0f / 4.0f * (float)(i + 1);
-		offer_all(lab, false);
-		for (size_t n = 0; n < 4; n++)
-			for (size_t i = 0; i < size; i++) {
-				assert_true(node_weight(lab->members[n].node, 0, (uint32_t)n) == 0.25);
-				assert_true(fabsf(lab->members[n].layers[0].anchor[i] - expected[i]) <= 1e-6f * expected[i]);
-			}
-	}
-	lab_free(lab);
-}
-
 static void rounds_by_time_begin_when_the_period_has_passed(void **state)
 {
 	(void)state;
@@ -568,7 +539,6 @@ int main(void)
 		cmocka_unit_test(node_alone_takes_outer_steps_from_its_own_pseudo_gradient),
 		cmocka_unit_test(change_is_taken_by_all_after_the_same_round),
 		cmocka_unit_test(method_sets_all_that_it_presets_after_one_round),
-		cmocka_unit_test(local_sgd_is_the_parameters_mean),
 		cmocka_unit_test(rounds_by_time_begin_when_the_period_has_passed),
 		cmocka_unit_test(change_is_refused_until_the_ring_is_complete),
 		cmocka_unit_test(change_bound_to_a_round_is_taken_after_exactly_it),

@@ -13,8 +13,8 @@
 #include "tests/reference_edit.h"
 
 /* tests/outer_narrow.c */
-void narrow_outer_step(float *anchor, float *momentum, float *theta, const float *mean, double scale, double lr,
-		       double momentum_factor, size_t count);
+void narrow_outer_step(float *anchor, float *momentum, const float *mean, double scale, double lr, double momentum_factor,
+		       size_t count);
 double narrow_outer_clip_scale(double square_norm, double clip);
 
 enum { MOST = 1031 };
@@ -30,21 +30,20 @@ static void three_rounds_by_hand_move_the_anchor_with_the_workers(void **state)
 	(void)state;
 	const float moves[] = {-1.0f, -1.0f, 2.0f};
 	const float anchors[] = {7.25f, 6.375f, 7.6875f}, momenta[] = {1.0f, 1.5f, -1.25f};
-	float anchor = 8.0f, momentum = 0.0f, theta = 0.0f, delta;
+	float anchor = 8.0f, momentum = 0.0f, theta, delta;
 	for (size_t r = 0; r < 3; r++) {
 		theta = anchor + moves[r];
 		vec_delta(&delta, &anchor, &theta, 1);
-		outer_step(&anchor, &momentum, &theta, &delta, 1.0, 0.5, 0.5, 1);
+		outer_step(&anchor, &momentum, &delta, 1.0, 0.5, 0.5, 1);
 		assert_true(anchor == anchors[r]);
 		assert_true(momentum == momenta[r]);
-		assert_true(theta == anchor);
 	}
 }
 
 static void step_equals_plain_code_at_both_widths(void **state)
 {
 	(void)state;
-	static float mean[MOST], anchor[3][MOST], momentum[3][MOST], theta[3][MOST];
+	static float mean[MOST], anchor[3][MOST], momentum[3][MOST];
 	const float scale = (float)0.3, lr = (float)0.8, factor = (float)0.85;
 	for (size_t count = 0; count <= MOST; count += count < 40 ? 1 : 991) {
 		for (size_t i = 0; i < count; i++) {
@@ -61,14 +60,12 @@ static void step_equals_plain_code_at_both_widths(void **state)
 			float ahead = factor * momentum[0][i];
 			float step = lr * (g + ahead);
 			anchor[0][i] -= step;
-			theta[0][i] = anchor[0][i];
 		}
-		outer_step(anchor[1], momentum[1], theta[1], mean, 0.3, 0.8, 0.85, count);
-		narrow_outer_step(anchor[2], momentum[2], theta[2], mean, 0.3, 0.8, 0.85, count);
+		outer_step(anchor[1], momentum[1], mean, 0.3, 0.8, 0.85, count);
+		narrow_outer_step(anchor[2], momentum[2], mean, 0.3, 0.8, 0.85, count);
 		for (size_t k = 1; k < 3; k++) {
 			assert_memory_equal(anchor[0], anchor[k], count * sizeof(float));
 			assert_memory_equal(momentum[0], momentum[k], count * sizeof(float));
-			assert_memory_equal(theta[0], theta[k], count * sizeof(float));
 		}
 	}
 }
@@ -104,7 +101,7 @@ static void step_layer(const struct reference_case *history, const struct refere
 	assert_true(fabs(sqrt(square_norm) - expected->mean_norm) <= 1e-6 * fmax(1.0, expected->mean_norm));
 	assert_true(fabs(scale - expected->scale) <= 1e-6);
 	if (expected->stepped)
-		outer_step(anchor, momentum, theta, mean, scale, history->settings.value[OUTER_LR],
+		outer_step(anchor, momentum, mean, scale, history->settings.value[OUTER_LR],
 			   history->settings.value[OUTER_MOMENTUM], size);
 	assert_true(reference_error(anchor, expected->anchor, size, 1e-3) <= 2e-6);
 	assert_true(reference_error(momentum, expected->momentum, size, 1.0) <= 2e-6);
@@ -129,11 +126,11 @@ static void every_step_of_the_reference_is_reproduced(void **state)
 static void largest_means_are_clipped_to_finite_steps(void **state)
 {
 	(void)state;
-	float anchor[20] = {0}, momentum[20] = {0}, theta[20], mean[20];
+	float anchor[20] = {0}, momentum[20] = {0}, mean[20];
 	for (size_t i = 0; i < 20; i++)
 		mean[i] = 3.4028234663852886e38f;
 	double scale = outer_clip_scale(vec_square_sum(mean, 20), 10.0);
-	outer_step(anchor, momentum, theta, mean, scale, 0.8, 0.85, 20);
+	outer_step(anchor, momentum, mean, scale, 0.8, 0.85, 20);
 	assert_true(fabs(sqrt(vec_square_sum(momentum, 20)) - 10.0) < 1e-5);
 	for (size_t i = 0; i < 20; i++)
 		assert_true(isfinite(anchor[i]) != 0);

@@ -112,6 +112,44 @@ static void accumulate_takes_a_partial_at_any_alignment(void **state)
 	}
 }
 
+/* x + (to - from): the difference is rounded first. */
+static void move_adds_the_difference_of_two_places(void **state)
+{
+	(void)state;
+	static float x[MOST + 1], to[MOST], from[MOST], plain[MOST];
+	float one[] = {1.0f}, large[] = {16777218.0f}, near[] = {16777216.0f};
+	vec_move(one, large, near, 1);
+	assert_true(one[0] == 3.0f); /* 1 + 16777218 first would be 16777220 */
+	for (size_t k = 0; k < COUNTS; k++) {
+		const size_t n = counts[k];
+		fill(x, n + 1);
+		fill(to, n);
+		fill(from, n);
+		const float beyond = x[n];
+		for (size_t i = 0; i < n; i++) {
+			float way = to[i] - from[i];
+			plain[i] = x[i] + way;
+		}
+		vec_move(x, to, from, n);
+		assert_same_bits(plain, x, n * sizeof(float));
+		assert_true(x[n] == beyond);
+	}
+}
+
+static void move_keeps_what_is_not_finite_in_its_place(void **state)
+{
+	(void)state;
+	float x[] = {1.0f, NAN, INFINITY, 1.0f, 1.0f, 1.0f}, to[] = {2.0f, 2.0f, 2.0f, NAN, INFINITY, INFINITY},
+	      from[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, INFINITY};
+	vec_move(x, to, from, 6);
+	assert_true(x[0] == 2.0f);
+	assert_true(isnan(x[1]) != 0);
+	assert_true(isinf(x[2]) != 0);
+	assert_true(isnan(x[3]) != 0);
+	assert_true(isinf(x[4]) != 0);
+	assert_true(isnan(x[5]) != 0);
+}
+
 static void loops_touch_nothing_beyond_count(void **state)
 {
 	(void)state;
@@ -194,6 +232,8 @@ int main(void)
 		cmocka_unit_test(delta_and_its_sum_equal_the_plain_order),
 		cmocka_unit_test(scale_equals_the_plain_product),
 		cmocka_unit_test(accumulate_takes_a_partial_at_any_alignment),
+		cmocka_unit_test(move_adds_the_difference_of_two_places),
+		cmocka_unit_test(move_keeps_what_is_not_finite_in_its_place),
 		cmocka_unit_test(loops_touch_nothing_beyond_count),
 		cmocka_unit_test(weight_zero_never_looks_at_nan_or_infinity),
 		cmocka_unit_test(one_bad_element_anywhere_makes_the_sum_nonfinite),

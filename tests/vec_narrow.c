@@ -6,4 +6,5 @@
 #define vec_square_sum narrow_vec_square_sum
 #define vec_scale narrow_vec_scale
 #define vec_accumulate narrow_vec_accumulate
+#define vec_move narrow_vec_move
 #include "core/vec.c"
