@@ -55,13 +55,14 @@ static void layout_is_as_documented(void **state)
 	segment_make(&segment);
 	const struct segment_header *header = segment.header;
 	assert_memory_equal(header, "EDITSEG1", 8);
-	assert_int_equal(header->version, 1);
+	assert_int_equal(header->version, 2);
 	assert_int_equal(header->layer_count, 3);
 	assert_int_equal(header->layers_offset, 4096);
 	assert_int_equal(header->steps_offset, 4096 + 3 * sizeof(struct segment_layer));
 	assert_int_equal(header->theta_offset, 40960); /* 4096 + 192 + 1024 x 32, up to a page */
 	assert_int_equal(header->inner_offset, 45056);
-	assert_int_equal(header->size_bytes, 49152);
+	assert_int_equal(header->gradient_offset, 49152);
+	assert_int_equal(header->size_bytes, 53248);
 	assert_int_equal(header->inner_factor, 2);
 	assert_int_equal(header->member_rank, 3);
 	assert_int_equal(header->member_count, 4);
@@ -71,12 +72,13 @@ static void layout_is_as_documented(void **state)
 	assert_int_equal(segment.layers[1].theta_offset, 40960 + 448); /* 400 bytes, up to 64 */
 	assert_int_equal(segment.layers[2].theta_offset, 40960 + 448);
 	assert_int_equal(segment.layers[2].inner_offset, 45056 + 832); /* 800 bytes, up to 64 */
+	assert_int_equal(segment.layers[2].gradient_offset, 49152 + 448);
 	struct stat status;
 	assert_int_equal(stat(path, &status), 0);
-	assert_int_equal(status.st_size, 49152);
+	assert_int_equal(status.st_size, 53248);
 	assert_int_equal(status.st_mode & 0777, 0660);
-	assert_true((uint64_t)status.st_blocks * 512 >= 49152); /* reserved */
-	assert_int_equal(segment_size(&description), 49152);
+	assert_true((uint64_t)status.st_blocks * 512 >= 53248); /* reserved */
+	assert_int_equal(segment_size(&description), 53248);
 	segment_close(&segment);
 	segment_close(&segment);
 }
@@ -85,11 +87,14 @@ static void layout_is_as_documented(void **state)
 static void words_lie_where_the_document_says(void **state)
 {
 	(void)state;
-	assert_int_equal(offsetof(struct segment_header, description_hash), 72);
+	assert_int_equal(offsetof(struct segment_header, description_hash), 80);
 	assert_int_equal(offsetof(struct segment_header, offer_step), 128);
 	assert_int_equal(offsetof(struct segment_header, stop), 148);
+	assert_int_equal(offsetof(struct segment_header, gradients), 156);
+	assert_int_equal(offsetof(struct segment_header, handed_step), 224);
+	assert_int_equal(offsetof(struct segment_header, inner_step), 256);
 	assert_int_equal(offsetof(struct segment_header, step), 192);
-	assert_int_equal(offsetof(struct segment_header, final_step), 236);
+	assert_int_equal(offsetof(struct segment_header, final_step), 244);
 	assert_int_equal(sizeof(struct segment_layer), 64);
 	assert_int_equal(offsetof(struct segment_layer, begun_step), 16);
 	assert_int_equal(offsetof(struct segment_layer, size), 32);
@@ -129,7 +134,7 @@ static void segment_without_inner_state_has_none(void **state)
 	description.inner_factor = 0;
 	segment_make(&segment);
 	assert_null(segment_inner(&segment, 0));
-	assert_int_equal(segment.header->size_bytes, segment.header->inner_offset);
+	assert_int_equal(segment.header->gradient_offset, segment.header->inner_offset);
 	segment_close(&segment);
 	description.inner_factor = 2;
 }
@@ -155,11 +160,11 @@ static void every_damaged_word_is_refused(void **state)
 	(void)state;
 	static const uint64_t words[] = {0, 1, 64, 4096, UINT64_C(1) << 40, UINT64_C(1) << 62, UINT64_MAX - 63, UINT64_MAX};
 	for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
-		for (size_t offset = 0; offset < 56; offset += 8) /* up to inner_offset */
+		for (size_t offset = 0; offset < 64; offset += 8) /* up to gradient_offset */
 			if (offset != 8)
 				spoil(offset, &words[w], 8);
 		for (size_t layer = 0; layer < 3; layer++)
-			for (size_t offset = 32; offset < 56; offset += 8) /* size, theta_offset, inner_offset */
+			for (size_t offset = 32; offset < 64; offset += 8) /* size and offsets */
 				if (layer < 2 || offset > 32 || words[w] > 64) /* a last layer may be as large as its page */
 					spoil(4096 + layer * 64 + offset, &words[w], 8);
 	}
@@ -168,11 +173,11 @@ static void every_damaged_word_is_refused(void **state)
 		spoil(8, &halves[h], 4);          /* version */
 		spoil(12, &halves[h], 4);         /* layer_count */
 		if (halves[h] > 8)
-			spoil(56, &halves[h], 4); /* inner_factor */
-		spoil(64, &halves[h], 4);         /* member_count */
+			spoil(64, &halves[h], 4); /* inner_factor */
+		spoil(72, &halves[h], 4);         /* member_count */
 		if (halves[h] > 3) {
-			spoil(60, &halves[h], 4); /* member_rank */
-			spoil(68, &halves[h], 4); /* reserved */
+			spoil(68, &halves[h], 4); /* member_rank */
+			spoil(76, &halves[h], 4); /* reserved */
 		}
 		for (size_t layer = 0; layer < 3; layer++)
 			spoil(4096 + layer * 64, &halves[h], 4); /* owner */
@@ -183,14 +188,14 @@ static void cut_and_foreign_files_are_refused(void **state)
 {
 	(void)state;
 	struct segment segment, got;
-	static const off_t sizes[] = {0, 1, 4095, 4096, 8192, 49151};
+	static const off_t sizes[] = {0, 1, 4095, 4096, 8192, 53247};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		segment_make(&segment);
 		segment_close(&segment);
 		assert_int_equal(truncate(path, sizes[i]), 0);
 		assert_int_equal(segment_open(path, &got, &why), EDIT_ERROR_MALFORMED);
 	}
-	assert_int_equal(truncate(path, 49153), 0);
+	assert_int_equal(truncate(path, 53249), 0);
 	assert_int_equal(segment_open(path, &got, &why), EDIT_ERROR_MALFORMED);
 	assert_int_equal(segment_open(scratch_path("absent"), &got, &why), EDIT_ERROR_UNKNOWN);
 	assert_int_equal(segment_open(scratch_path(""), &got, &why), EDIT_ERROR_SYSTEM); /* a folder */
@@ -209,7 +214,7 @@ static void no_room_is_told_with_both_sizes_and_leaves_nothing(void **state)
 	assert_int_equal(description_add_tensor(&huge, "t", dims, 1, &why), 0);
 	const char *where = scratch_path("huge");
 	assert_int_equal(segment_create(where, &huge, 0, 0, 1, &segment, &why), EDIT_ERROR_FULL);
-	assert_non_null(strstr(why.text, "needs 4.0 TiB, the file system has "));
+	assert_non_null(strstr(why.text, "needs 8.0 TiB, the file system has "));
 	assert_int_equal(access(where, F_OK), -1);
 	assert_int_equal(access(scratch_path("huge.new"), F_OK), -1);
 	description_fini(&huge);
