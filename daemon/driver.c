@@ -393,14 +393,13 @@ static void void_offer(struct driver *driver, uint64_t step_now)
 /* Sums up what the worker has done in the steps below step_now, since the last offer. */
 static void take_offer(struct driver *driver, uint64_t step_now, struct event *event)
 {
-	struct segment *segment = &driver->run->segment;
-	const struct segment_header *header = segment->header;
+	const struct segment_header *header = driver->run->segment.header;
 	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
 	event->kind = EVENT_OFFER;
 	event->offer.steps = step_now - driver->offer.step;
 	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
 	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
-	segment_sum_steps(segment, driver->offer.step, step_now, &summed, &event->offer.loss);
+	segment_sum_steps(&driver->run->segment, driver->offer.step, step_now, &summed, &event->offer.loss);
 	event->offer.final = atomic_load(&header->final_step) != 0;
 	/* Now the round before is told in full. */
 	if (driver->line.at_us != UINT64_MAX)
@@ -414,7 +413,7 @@ static void take_offer(struct driver *driver, uint64_t step_now, struct event *e
 	driver->offer.wait_us = wait_us;
 }
 
-/* A gradient of a step that this daemon has not heard of from its begin: an earlier daemon had. No member takes that step. */
+/* A gradient of a step whose begin an earlier daemon has heard of. No member takes that step. */
 static void refuse_gradient(struct driver *driver, size_t layer_index)
 {
 	struct segment_layer *words = &driver->run->segment.layers[layer_index];
@@ -528,17 +527,6 @@ void driver_count_restart(struct driver *driver)
 
 /* ---- Starting ---- */
 
-/* Whether theta began from another anchor than the state's: its worker was late, or the result of its last offer was still to be
- * added to it. */
-static bool is_stale(const struct run *run)
-{
-	const struct state_run *record = &run->state.head->run;
-	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS;
-	for (size_t i = 0; i < run->segment.layer_count; i++)
-		is_any |= atomic_load(&run->segment.layers[i].round) < record->round;
-	return is_any;
-}
-
 static struct node_config node_config_of(const struct driver *driver, const struct detector *detectors)
 {
 	const struct config *config = driver->config;
@@ -547,7 +535,7 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 		.rank = config->rank, .member_count = config->member_count, .incarnation = driver->incarnation,
 		.names = (const char *const *)config->names, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
-		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = is_stale(run),
+		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = run_is_stale(run),
 		.detectors = detectors, .settings = run->state.head->run.settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,

@@ -243,6 +243,15 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why)
 	return 0;
 }
 
+bool run_is_stale(const struct run *run)
+{
+	const struct state_run *record = &run->state.head->run;
+	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS;
+	for (size_t i = 0; i < run->segment.layer_count; i++)
+		is_any |= atomic_load(&run->segment.layers[i].round) < record->round;
+	return is_any;
+}
+
 bool run_restore(struct run *run, uint64_t layer_index)
 {
 	if (!run->is_attached || layer_index >= run->segment.layer_count)

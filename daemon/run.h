@@ -43,6 +43,10 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
  * EDIT_ERROR_REFUSED (theta is not finite, facts too large), EDIT_ERROR_SYSTEM. */
 int run_begin(struct run *run, uint64_t incarnation, struct line *why);
 
+/* Whether theta began from another anchor than the state's: its worker was late, or the result of its last offer was still to be
+ * added to it. Only of a run that is begun. */
+bool run_is_stale(const struct run *run);
+
 /* Gives a torn layer, handed over for that, its anchor again and hands it back. False: there is no such layer, or
  * it is not torn. */
 bool run_restore(struct run *run, uint64_t layer_index);
