@@ -32,7 +32,8 @@ static struct sync_config sync_config_of(const struct node_config *config)
 {
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
-				    .finished = config->finished, .is_stale = config->is_stale, .detectors = config->detectors, .settings = &config->settings};
+				    .finished = config->finished, .is_stale = config->is_stale,
+				    .detectors = config->detectors, .settings = &config->settings};
 }
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -59,6 +59,21 @@ size_t formula_weights(const struct record *records, size_t count, const struct 
 	return accepted;
 }
 
+bool formula_is_equal(const struct ring_settings *settings, uint64_t round)
+{
+	return settings->value[SYNC_EXCHANGE] == 1.0 || (double)round <= settings->value[SYNC_WARMUP_STEPS];
+}
+
+size_t formula_equal_weights(const struct record *records, size_t count, double *ret_weights)
+{
+	size_t accepted = 0;
+	for (size_t n = 0; n < count; n++)
+		accepted += records[n].verdict == VERDICT_ACCEPTED;
+	for (size_t n = 0; n < count; n++)
+		ret_weights[n] = records[n].verdict == VERDICT_ACCEPTED ? 1.0 / (double)accepted : 0.0;
+	return accepted;
+}
+
 double formula_norm(const float *delta, size_t size)
 {
 	double sum = 0.0;

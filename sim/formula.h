@@ -19,6 +19,12 @@ enum verdict formula_judge(struct formula_detector *detector, const struct ring_
 /* ret_weights [count] from the records of all peers. Returns how many are accepted. */
 size_t formula_weights(const struct record *records, size_t count, const struct ring_settings *settings, double *ret_weights);
 
+/* Whether a round has equal weights and no detector, by the settings in force for it: of gradients, or the alignment for them. */
+bool formula_is_equal(const struct ring_settings *settings, uint64_t round);
+
+/* As formula_weights, for such a round. */
+size_t formula_equal_weights(const struct record *records, size_t count, double *ret_weights);
+
 /* ||delta||, [size]. */
 double formula_norm(const float *delta, size_t size);
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "sim/formula.h"
 #include "sim/ledger.h"
+#include "sim/share.h"
 
 enum { MEETINGS = 4 /* of one layer at a time: members are never more than a round apart */ };
 
@@ -35,24 +35,6 @@ struct ledger_layer {
 	struct meeting meetings[MEETINGS];
 };
 
-/* What one member is seen to do with one layer. */
-struct ledger_place {
-	uint64_t round;
-	bool offered;     /* theta is with the node and must not change */
-	bool handed;      /* so is a gradient */
-	bool is_absent;   /* there is none */
-	bool is_behind;   /* the worker steps on with theta, the round runs with the snapshot */
-	bool corrects;    /* what the snapshot has become in a round is still to be added to theta */
-	bool is_rejected; /* it was left out of that round */
-	struct ledger_place *ghost; /* the member's earlier life */
-	uint64_t commit_event; /* of the last commit */
-	float *theta;     /* [size] as offered */
-	float *snapshot;  /* [size] */
-	float *reference; /* [size] the anchor that theta began from */
-	float *delta;     /* [size] pseudo-gradient or gradient */
-	uint64_t theta_hash, state_hash;
-};
-
 struct ledger_member {
 	uint64_t round;     /* completed by all layers */
 	struct ring_settings settings;
@@ -64,7 +46,7 @@ struct ledger {
 	size_t layer_count;
 	uint64_t rounds;
 	struct ledger_layer *layers;   /* [layer_count] */
-	struct ledger_place *places;   /* [peers][layer_count] */
+	struct share *shares;          /* [peers][layer_count] */
 	struct ledger_member *members; /* [peers] */
 	struct ring_settings *settings; /* [rounds + 1] in force for the round after each completed one */
 	bool *settings_known;          /* [rounds + 1] */
@@ -101,25 +83,9 @@ static void *take(size_t count, size_t size)
 	return block;
 }
 
-static struct ledger_place *place_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
+static struct share *share_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
 {
-	return &ledger->places[rank * ledger->layer_count + layer_index];
-}
-
-static uint64_t theta_hash(const struct layer *layer)
-{
-	return XXH3_64bits(layer->theta, layer->size * sizeof(float));
-}
-
-static uint64_t gradient_hash(const struct layer *layer)
-{
-	return XXH3_64bits(layer->gradient, layer->size * sizeof(float));
-}
-
-static uint64_t state_hash(const struct layer *layer)
-{
-	uint64_t anchor = XXH3_64bits(layer->anchor, layer->size * sizeof(float));
-	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
+	return &ledger->shares[rank * ledger->layer_count + layer_index];
 }
 
 static uint64_t fold(uint64_t hash, uint64_t number)
@@ -129,22 +95,12 @@ static uint64_t fold(uint64_t hash, uint64_t number)
 
 /* ---- Life ---- */
 
-static struct ledger_place new_place(const struct layer *layer)
-{
-	struct ledger_place place = {.state_hash = state_hash(layer), .theta = take(4 * layer->size, sizeof(float))};
-	place.snapshot = place.theta + layer->size;
-	place.reference = place.theta + 2 * layer->size;
-	place.delta = place.theta + 3 * layer->size;
-	memcpy(place.reference, layer->anchor, layer->size * sizeof(float));
-	return place;
-}
-
 struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds)
 {
 	struct ledger *ledger = take(1, sizeof *ledger);
 	*ledger = (struct ledger){.peers = peers, .layer_count = layer_count, .rounds = rounds};
 	ledger->layers = take(layer_count, sizeof *ledger->layers);
-	ledger->places = take(peers * layer_count, sizeof *ledger->places);
+	ledger->shares = take(peers * layer_count, sizeof *ledger->shares);
 	ledger->members = take(peers, sizeof *ledger->members);
 	ledger->settings = take(rounds + 1, sizeof *ledger->settings);
 	ledger->settings_known = take(rounds + 1, sizeof *ledger->settings_known);
@@ -164,7 +120,7 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 			meeting->weights = take(peers, sizeof *meeting->weights);
 		}
 		for (uint32_t rank = 0; rank < peers; rank++)
-			*place_of(ledger, rank, l) = new_place(&layers[l]);
+			share_init(share_of(ledger, rank, l), &layers[l]);
 	}
 	ledger->anchor = take(largest, sizeof(double));
 	ledger->momentum = take(largest, sizeof(double));
@@ -181,19 +137,14 @@ void ledger_free(struct ledger *ledger)
 			free(layer->meetings[k].records);
 			free(layer->meetings[k].weights);
 		}
-		for (uint32_t rank = 0; rank < ledger->peers; rank++) {
-			struct ledger_place *place = place_of(ledger, rank, l);
-			if (place->ghost != NULL)
-				free(place->ghost->theta);
-			free(place->ghost);
-			free(place->theta);
-		}
+		for (uint32_t rank = 0; rank < ledger->peers; rank++)
+			share_fini(share_of(ledger, rank, l));
 		free(layer->anchor);
 		free(layer->momentum);
 		free(layer->detectors);
 	}
 	free(ledger->layers);
-	free(ledger->places);
+	free(ledger->shares);
 	free(ledger->members);
 	free(ledger->settings);
 	free(ledger->settings_known);
@@ -222,59 +173,40 @@ static struct meeting *meeting_of(struct ledger *ledger, size_t layer_index, uin
 
 bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers)
 {
-	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct ledger_place *place = place_of(ledger, rank, l);
-		if (place->offered || place->handed)
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		if (!share_offer(share_of(ledger, rank, l), &layers[l]))
 			return fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
-		memcpy(place->theta, layers[l].theta, layers[l].size * sizeof(float));
-		place->offered = true;
-		place->theta_hash = theta_hash(&layers[l]);
-	}
 	return true;
 }
 
 bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l, bool is_absent)
 {
-	struct ledger_place *place = place_of(ledger, rank, l);
-	if (place->offered || place->handed)
+	if (!share_gradient(share_of(ledger, rank, l), &layers[l], is_absent))
 		return fail(ledger, "peer %u, layer %zu: gradient handed over twice", rank, l);
-	memcpy(place->delta, layers[l].gradient, layers[l].size * sizeof(float));
-	place->handed = true;
-	place->is_absent = is_absent;
-	place->theta_hash = theta_hash(&layers[l]);
 	return true;
 }
 
 void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun)
 {
 	ledger->members[rank].round = 0;
-	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct ledger_place *place = place_of(ledger, rank, l), *ghost = NULL;
-		if (had_begun) {
-			ghost = take(1, sizeof *ghost);
-			*ghost = *place;
-		} else {
-			free(place->theta);
-		}
-		*place = new_place(&layers[l]);
-		place->ghost = ghost;
-	}
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		share_restart(share_of(ledger, rank, l), &layers[l], had_begun);
 }
 
 /* Whose offer the others have: that of the earlier life, once the ring had begun. */
-static struct ledger_place *bringer_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
+static struct share *bringer_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
 {
-	struct ledger_place *place = place_of(ledger, rank, layer_index);
-	return place->ghost != NULL ? place->ghost : place;
+	struct share *share = share_of(ledger, rank, layer_index);
+	return share->ghost != NULL ? share->ghost : share;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
 {
-	const struct ledger_place *place = place_of(ledger, rank, l);
-	bool is_kept = (place->offered && !place->corrects) || place->handed;
-	if (is_kept && theta_hash(&layers[l]) != place->theta_hash)
+	const struct share *share = share_of(ledger, rank, l);
+	bool is_kept = (share->offered && !share->corrects) || share->handed;
+	if (is_kept && share_theta_hash(&layers[l]) != share->theta_hash)
 		return fail(ledger, "peer %u, layer %zu: theta was changed before it was published", rank, l);
-	if (state_hash(&layers[l]) != place->state_hash)
+	if (share_state_hash(&layers[l]) != share->state_hash)
 		return fail(ledger, "peer %u, layer %zu: anchor or momentum changed without a commit", rank, l);
 	return true;
 }
@@ -312,7 +244,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		uint64_t round = node_layer_round(node, l);
 		lowest = u64_min(lowest, round);
-		if (round != place_of(ledger, rank, l)->round)
+		if (round != share_of(ledger, rank, l)->round)
 			return fail(ledger, "peer %u, layer %zu: round %ju without a commit", rank, l, (uintmax_t)round);
 		if (round != status->round && round != status->round + 1)
 			return fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
@@ -332,62 +264,21 @@ static bool is_near(double x, double expected, double relative, double absolute)
 	return x == expected || fabs(x - expected) <= relative * fabs(expected) + absolute;
 }
 
-static bool wants_gradients(const struct ring_settings *settings, uint64_t round)
-{
-	return settings->value[SYNC_EXCHANGE] == 1.0 || (double)round <= settings->value[SYNC_WARMUP_STEPS];
-}
-
-/* Theta as a round behind the worker's steps has left it: what others have brought is added. */
-static void make_up(const struct ledger_place *place, size_t size, float *theta)
-{
-	for (size_t i = 0; i < size && place->corrects; i++)
-		theta[i] = place->is_rejected ? place->reference[i] : theta[i] + (place->reference[i] - place->snapshot[i]);
-}
-
-/* What a peer brings to the round: place->delta. */
-static void settle(struct ledger_place *place, size_t size)
-{
-	if (!place->handed && !place->is_behind)
-		make_up(place, size, place->theta);
-	const float *theta = place->is_behind ? place->snapshot : place->theta;
-	for (size_t i = 0; i < size && !place->handed; i++)
-		place->delta[i] = place->reference[i] - theta[i];
-}
-
-/* The verdict that a peer must have come to. */
-static enum verdict expected_verdict(struct ledger *ledger, size_t l, const struct meeting *meeting, uint32_t rank,
-				     const struct ring_settings *settings, double *ret_z)
-{
-	const struct ledger_place *place = bringer_of(ledger, rank, l);
-	const struct record *record = &meeting->records[rank];
-	bool is_equal = wants_gradients(settings, meeting->round);
-	*ret_z = 0.0;
-	/* With an offer: one that comes too late to count. */
-	bool may_be_late = settings->value[STRAGGLER_GRACE] > 0.0 || place->offered;
-	if (record->verdict == VERDICT_LATE && may_be_late && !is_equal)
-		return VERDICT_LATE;
-	if (meeting->is_gradients ? place->is_absent : place->corrects && place->is_rejected)
-		return VERDICT_ABSENT;
-	if (is_equal)
-		return isfinite(record->norm) ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
-	return formula_judge(&ledger->layers[l].detectors[rank], settings, record->norm, ret_z);
-}
-
 /* A peer's record against its own theta and detector. */
 static bool check_record(struct ledger *ledger, size_t l, const struct meeting *meeting, uint32_t rank,
 			 const struct ring_settings *settings)
 {
-	const struct ledger_layer *layer = &ledger->layers[l];
+	const size_t size = ledger->layers[l].size;
 	const struct record *record = &meeting->records[rank];
-	struct ledger_place *place = bringer_of(ledger, rank, l);
+	struct share *share = bringer_of(ledger, rank, l);
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
 		return fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
 			    rank);
-	bool is_there = place->handed || place->is_behind || place->offered;
-	if (record->verdict != VERDICT_LATE && (!is_there || place->handed != meeting->is_gradients))
+	if (record->verdict != VERDICT_LATE && !share_is_there(share, meeting->is_gradients))
 		return fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
-	enum verdict verdict = expected_verdict(ledger, l, meeting, rank, settings, &z);
+	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings,
+					   &ledger->layers[l].detectors[rank], &z);
 	if (record->verdict != verdict)
 		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
 			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
@@ -396,8 +287,8 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 		ledger->counts.absents += verdict == VERDICT_ABSENT;
 		return true;
 	}
-	settle(place, layer->size);
-	double norm = formula_norm(place->delta, layer->size);
+	share_settle(share);
+	double norm = formula_norm(share->delta, size);
 	if (isfinite(norm) && !is_near(record->norm, norm, 1e-6, 0.0))
 		return fail(ledger, "layer %zu, round %ju: norm %.9g of peer %u, expected %.9g", l, (uintmax_t)meeting->round,
 			    record->norm, rank, norm);
@@ -418,25 +309,6 @@ static double distance(const float *x, const double *expected, size_t size)
 	for (size_t i = 0; i < size; i++)
 		sum += ((double)x[i] - expected[i]) * ((double)x[i] - expected[i]);
 	return sqrt(sum);
-}
-
-static double length(const float *x, size_t size)
-{
-	double sum = 0.0;
-	for (size_t i = 0; i < size; i++)
-		sum += (double)x[i] * (double)x[i];
-	return sqrt(sum);
-}
-
-/* Equal weights for all that are accepted. */
-static size_t equal_weights(const struct record *records, size_t count, double *ret_weights)
-{
-	size_t accepted = 0;
-	for (size_t n = 0; n < count; n++)
-		accepted += records[n].verdict == VERDICT_ACCEPTED;
-	for (size_t n = 0; n < count; n++)
-		ret_weights[n] = records[n].verdict == VERDICT_ACCEPTED ? 1.0 / (double)accepted : 0.0;
-	return accepted;
 }
 
 static bool is_realigned(const struct ledger *ledger, const struct meeting *meeting)
@@ -472,8 +344,8 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	double scale;
-	bool is_equal = wants_gradients(settings, meeting->round);
-	meeting->accepted = is_equal ? equal_weights(meeting->records, ledger->peers, meeting->weights)
+	bool is_equal = formula_is_equal(settings, meeting->round);
+	meeting->accepted = is_equal ? formula_equal_weights(meeting->records, ledger->peers, meeting->weights)
 				     : formula_weights(meeting->records, ledger->peers, settings, meeting->weights);
 	ledger->counts.rollbacks += meeting->accepted == 0;
 	ledger->counts.gradients += meeting->is_gradients;
@@ -493,7 +365,7 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 		     ledger->anchor, ledger->momentum, &scale);
 	double momentum_error = distance(result->momentum, ledger->momentum, layer->size);
 	double anchor_error = distance(result->anchor, ledger->anchor, layer->size);
-	double anchor_scale = length(layer->anchor, layer->size) + settings->value[OUTER_LR] * 2.0 * scale;
+	double anchor_scale = formula_norm(layer->anchor, layer->size) + settings->value[OUTER_LR] * 2.0 * scale;
 	if (!(momentum_error <= TOLERANCE * scale + 1e-30))
 		return fail(ledger, "layer %zu, round %ju: momentum is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
 			    momentum_error, scale);
@@ -510,7 +382,7 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 	if (meeting->round != layer->round + 1)
 		return fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
 			    (uintmax_t)layer->round);
-	meeting->is_gradients = place_of(ledger, first, l)->handed;
+	meeting->is_gradients = share_of(ledger, first, l)->handed;
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
 	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
@@ -523,8 +395,8 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 	memcpy(layer->anchor, result->anchor, layer->size * sizeof(float));
 	memcpy(layer->momentum, result->momentum, layer->size * sizeof(float));
 	layer->round = meeting->round;
-	meeting->hash = state_hash(result);
-	meeting->mean_hash = meeting->is_gradients ? gradient_hash(result) : 0;
+	meeting->hash = share_state_hash(result);
+	meeting->mean_hash = meeting->is_gradients ? share_gradient_hash(result) : 0;
 	ledger->hash = fold(ledger->hash, meeting->hash);
 	return true;
 }
@@ -577,49 +449,29 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return false;
 	if (l >= ledger->layer_count)
 		return fail(ledger, "peer %u: commits layer %zu of %zu", rank, l, ledger->layer_count);
-	struct ledger_place *place = place_of(ledger, rank, l);
+	struct share *share = share_of(ledger, rank, l);
 	const struct layer *layer = &layers[l];
-	if (committed->round != place->round + 1)
+	if (committed->round != share->round + 1)
 		return fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
-			    (uintmax_t)committed->round, (uintmax_t)place->round);
+			    (uintmax_t)committed->round, (uintmax_t)share->round);
 	struct meeting *meeting = meeting_of(ledger, l, committed->round);
 	if (meeting == NULL || (meeting->committed_count++ == 0 && !first_commit(ledger, rank, node, l, meeting, layer)))
 		return false;
-	uint64_t hash = state_hash(layer);
+	uint64_t hash = share_state_hash(layer);
 	if (hash != meeting->hash)
 		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
-	if (meeting->is_gradients && meeting->accepted > 0 && gradient_hash(layer) != meeting->mean_hash)
+	if (meeting->is_gradients && meeting->accepted > 0 && share_gradient_hash(layer) != meeting->mean_hash)
 		return fail(ledger, "peer %u, layer %zu, round %ju: the mean gradient differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
 		return false;
-	enum verdict verdict = meeting->records[rank].verdict;
-	if (place->is_behind && verdict != VERDICT_LATE) {
-		memcpy(place->reference, layer->anchor, layer->size * sizeof(float));
-		place->is_rejected = meeting->accepted == 0 || verdict == VERDICT_OUTLIER || verdict == VERDICT_NONFINITE;
-		place->corrects = true;
-		place->is_behind = false;
-	}
-	place->round = committed->round;
-	place->commit_event = ledger->event;
-	place->state_hash = hash;
+	share_commit(share, layer, meeting->records[rank].verdict, meeting->accepted > 0);
+	share->round = committed->round;
+	share->commit_event = ledger->event;
+	share->state_hash = hash;
 	ledger->counts.commits++;
 	*ret_hash = hash;
-	return true;
-}
-
-/* A layer goes back at the offer, its round is still to come. */
-static bool publish_behind(struct ledger *ledger, uint32_t rank, const struct layer *layer, const struct action *publish)
-{
-	struct ledger_place *place = place_of(ledger, rank, publish->layer_index);
-	make_up(place, layer->size, place->theta);
-	memcpy(place->snapshot, place->theta, layer->size * sizeof(float));
-	if (memcmp(layer->theta, place->theta, layer->size * sizeof(float)) != 0)
-		return fail(ledger, "peer %u, layer %u, round %ju: theta is not what it was, corrected by the last round", rank,
-			    publish->layer_index, (uintmax_t)publish->round);
-	place->offered = false;
-	place->is_behind = true;
 	return true;
 }
 
@@ -628,16 +480,20 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	const size_t l = publish->layer_index;
 	if (ledger_fault(ledger) != NULL)
 		return false;
-	struct ledger_place *place = place_of(ledger, rank, l);
+	struct share *share = share_of(ledger, rank, l);
 	const struct layer *layer = &layers[l];
-	if ((!place->offered && !place->handed) || publish->round != place->round)
+	if ((!share->offered && !share->handed) || publish->round != share->round)
 		return fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
-			    (uintmax_t)publish->round, (uintmax_t)place->round, place->offered ? "" : ", without an offer");
-	if (place->commit_event != ledger->event || place->round == 0)
-		return publish_behind(ledger, rank, layer, publish);
+			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
+	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */
+		if (!share_return(share, layer))
+			return fail(ledger, "peer %u, layer %zu, round %ju: theta is not what it was, corrected by the last round",
+				    rank, l, (uintmax_t)publish->round);
+		return true;
+	}
 	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
 	enum verdict verdict = meeting->records[rank].verdict;
-	if (place->handed)
+	if (share->handed)
 		verdict = meeting->accepted > 0 ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
 	else if (memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
 		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor", rank, l,
@@ -645,8 +501,7 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	if (publish->verdict != verdict)
 		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", rank, l,
 			    (uintmax_t)publish->round);
-	memcpy(place->reference, layer->anchor, layer->size * sizeof(float));
-	place->offered = place->handed = place->corrects = false;
+	share_end(share, layer);
 	return true;
 }
 

@@ -1,14 +1,15 @@
 #ifndef EDIT_SIM_LEDGER_H
 #define EDIT_SIM_LEDGER_H
 
-/* What must be true of a ring at every moment, kept by somebody who sees all members at once. The world shows it every event's
- * outcome; it says what is wrong with the first thing that is. It changes nothing.
+/* What must be true of a ring at every moment, kept by somebody who sees all members at once. The world shows it every
+ * event's outcome; it says what is wrong with the first thing that is. It changes nothing.
  *
- * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all
- * pseudo-gradients, each of theta as it was offered and the anchor that this theta began from; with gradients, to their mean and
- * to theta before the step, so that theta is equal on all members too; each peer's verdict, z, norm and detector follow from its own thetas; weights add up to 1 and are 0 for whoever was not
- * accepted; a layer's rounds grow by one, each published once; what is not published is not touched; settings are the same in
- * the same round. */
+ * * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all
+ * pseudo-gradients, each of theta as it was offered and the anchor that this theta began from; with gradients, to their mean
+ * and to theta before the step, so that theta is equal on all members too. Each peer's verdict, z, norm and detector follow
+ * from its own thetas. Weights add up to 1 and are 0 for whoever was not accepted. A layer's rounds grow by one, each
+ * published once; what is not published is not touched; settings are the same in the same round. sim/share.h keeps what
+ * members bring. */
 
 #include "core/node.h"
 
@@ -28,8 +29,8 @@ const char *ledger_fault(const struct ledger *ledger);
 bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers);
 /* It hands over a layer's gradient, or has none. */
 bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t layer_index, bool is_absent);
-/* A member has come back with the state of round 0. had_begun: its earlier life had seen the ring complete, so what it offered
- * counts. */
+/* A member has come back with the state of round 0. had_begun: its earlier life had seen the ring complete, so what it
+ * offered counts. */
 void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun);
 /* After every event of a member, and its publishes; status: as of now. */
 bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
@@ -39,6 +40,7 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		   const struct action *committed, uint64_t *ret_hash);
 /* For every publish among them. */
 bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *layers, const struct action *publish);
+
 /* ---- Counts for the summary ---- */
 
 struct ledger_counts {

@@ -111,8 +111,8 @@ static void restarted_peer_takes_part_or_is_refused(void **state)
 	assert_in_range(stalls, 10, 50);
 }
 
-/* All layers of all members have completed all rounds. Those that somebody is late for, and alignment after gradients, come on top
- * of what a worker offers. */
+/* All layers of all members have completed all rounds. Those that somebody is late for, and alignment after gradients, come
+ * on top of what a worker offers. */
 static void assert_all_rounds(const struct world_result *result, uint64_t places, uint64_t rounds)
 {
 	assert_int_equal(result->coverage[COVER_COMMITS] % places, 0);
@@ -150,8 +150,8 @@ static void assert_close(double x, double expected, double relative)
 		fail_msg("%.17g, expected %.17g", x, expected);
 }
 
-/* Round after round from the reference's own thetas, in double: anchors drift apart by float32's rounding only, since the formula
- * takes float32 arrays. */
+/* Round after round from the reference's own thetas, in double: anchors drift apart by float32's rounding only, since the
+ * formula takes float32 arrays. */
 static void formula_layer(const struct reference_case *history, size_t layer_index)
 {
 	const size_t size = history->sizes[layer_index], peers = history->peers;

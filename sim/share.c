@@ -1,0 +1,144 @@
+/* See the header. */
+
+#define XXH_INLINE_ALL
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "sim/share.h"
+
+uint64_t share_theta_hash(const struct layer *layer)
+{
+	return XXH3_64bits(layer->theta, layer->size * sizeof(float));
+}
+
+uint64_t share_gradient_hash(const struct layer *layer)
+{
+	return XXH3_64bits(layer->gradient, layer->size * sizeof(float));
+}
+
+uint64_t share_state_hash(const struct layer *layer)
+{
+	uint64_t anchor = XXH3_64bits(layer->anchor, layer->size * sizeof(float));
+	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
+}
+
+void share_init(struct share *share, const struct layer *layer)
+{
+	*share = (struct share){.size = layer->size, .state_hash = share_state_hash(layer)};
+	share->theta = calloc(4 * layer->size + 1, sizeof(float));
+	CHECK(share->theta != NULL);
+	share->snapshot = share->theta + layer->size;
+	share->reference = share->theta + 2 * layer->size;
+	share->delta = share->theta + 3 * layer->size;
+	memcpy(share->reference, layer->anchor, layer->size * sizeof(float));
+}
+
+void share_fini(struct share *share)
+{
+	if (share->ghost != NULL)
+		share_fini(share->ghost);
+	free(share->ghost);
+	free(share->theta);
+}
+
+void share_restart(struct share *share, const struct layer *layer, bool had_begun)
+{
+	struct share *ghost = NULL;
+	if (had_begun) {
+		ghost = malloc(sizeof *ghost);
+		CHECK(ghost != NULL);
+		*ghost = *share;
+	} else {
+		share_fini(share);
+	}
+	share_init(share, layer);
+	share->ghost = ghost;
+}
+
+bool share_offer(struct share *share, const struct layer *layer)
+{
+	if (share->offered || share->handed)
+		return false;
+	memcpy(share->theta, layer->theta, share->size * sizeof(float));
+	share->offered = true;
+	share->theta_hash = share_theta_hash(layer);
+	return true;
+}
+
+bool share_gradient(struct share *share, const struct layer *layer, bool is_absent)
+{
+	if (share->offered || share->handed)
+		return false;
+	memcpy(share->delta, layer->gradient, share->size * sizeof(float));
+	share->handed = true;
+	share->is_absent = is_absent;
+	share->theta_hash = share_theta_hash(layer);
+	return true;
+}
+
+/* Theta as a round behind the worker's steps has left it: what others have brought is added. */
+static void make_up(struct share *share)
+{
+	for (size_t i = 0; i < share->size && share->corrects; i++)
+		share->theta[i] = share->is_rejected ? share->reference[i]
+						     : share->theta[i] + (share->reference[i] - share->snapshot[i]);
+}
+
+bool share_return(struct share *share, const struct layer *layer)
+{
+	make_up(share);
+	memcpy(share->snapshot, share->theta, share->size * sizeof(float));
+	share->offered = false;
+	share->is_behind = true;
+	return memcmp(layer->theta, share->theta, share->size * sizeof(float)) == 0;
+}
+
+void share_end(struct share *share, const struct layer *layer)
+{
+	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
+	share->offered = share->handed = share->corrects = false;
+}
+
+void share_commit(struct share *share, const struct layer *layer, enum verdict verdict, bool is_applied)
+{
+	if (!share->is_behind || verdict == VERDICT_LATE)
+		return;
+	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
+	share->is_rejected = !is_applied || verdict == VERDICT_OUTLIER || verdict == VERDICT_NONFINITE;
+	share->corrects = true;
+	share->is_behind = false;
+}
+
+bool share_is_there(const struct share *share, bool is_gradients)
+{
+	return is_gradients ? share->handed : !share->handed && (share->is_behind || share->offered);
+}
+
+void share_settle(struct share *share)
+{
+	if (share->handed)
+		return;
+	if (!share->is_behind)
+		make_up(share);
+	const float *theta = share->is_behind ? share->snapshot : share->theta;
+	for (size_t i = 0; i < share->size; i++)
+		share->delta[i] = share->reference[i] - theta[i];
+}
+
+enum verdict share_judge(const struct share *share, const struct record *record, bool is_gradients,
+			 const struct ring_settings *settings, struct formula_detector *detector, double *ret_z)
+{
+	bool is_equal = formula_is_equal(settings, record->round);
+	*ret_z = 0.0;
+	/* With an offer: one that comes too late to count. */
+	bool may_be_late = settings->value[STRAGGLER_GRACE] > 0.0 || share->offered;
+	if (record->verdict == VERDICT_LATE && may_be_late && !is_equal)
+		return VERDICT_LATE;
+	if (is_gradients ? share->is_absent : share->corrects && share->is_rejected)
+		return VERDICT_ABSENT;
+	if (is_equal)
+		return isfinite(record->norm) ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
+	return formula_judge(detector, settings, record->norm, ret_z);
+}

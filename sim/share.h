@@ -1,0 +1,58 @@
+#ifndef EDIT_SIM_SHARE_H
+#define EDIT_SIM_SHARE_H
+
+/* What one member brings to the rounds of one layer, as the ledger sees it: theta as offered, the anchor that it began from,
+ * what a round behind the worker's steps still owes it, a gradient; and from these the pseudo-gradient and the verdict that
+ * the member must have come to. Written from the rules and not from core/. */
+
+#include "core/layer.h"
+#include "sim/formula.h"
+
+struct share {
+	uint64_t round;   /* committed */
+	size_t size;
+	bool offered;     /* theta is with the node and must not change */
+	bool handed;      /* so is a gradient */
+	bool is_absent;   /* there is none */
+	bool is_behind;   /* the worker steps on with theta, the round runs with the snapshot */
+	bool corrects;    /* what the snapshot has become in a round is still to be added to theta */
+	bool is_rejected; /* it was left out of that round */
+	struct share *ghost; /* the member's earlier life */
+	uint64_t commit_event; /* of the last commit */
+	float *theta;     /* [size] as offered */
+	float *snapshot;  /* [size] */
+	float *reference; /* [size] the anchor that theta began from */
+	float *delta;     /* [size] pseudo-gradient or gradient */
+	uint64_t theta_hash, state_hash;
+};
+
+/* Begins with the layer's anchor; takes memory. */
+void share_init(struct share *share, const struct layer *layer);
+/* Releases it, and the earlier life's. */
+void share_fini(struct share *share);
+/* The member begins anew with this layer. had_begun: what it brought in its earlier life counts. */
+void share_restart(struct share *share, const struct layer *layer, bool had_begun);
+/* The worker hands theta over, or a gradient (is_absent: has none). false: it has done so already. */
+bool share_offer(struct share *share, const struct layer *layer);
+bool share_gradient(struct share *share, const struct layer *layer, bool is_absent);
+/* Theta goes back at the offer, its round is still to come. false: it is not what it was, corrected by the last round. */
+bool share_return(struct share *share, const struct layer *layer);
+/* Theta goes back as the anchor, or a gradient as the mean. */
+void share_end(struct share *share, const struct layer *layer);
+/* A round is committed with this member's verdict; is_applied: anybody was accepted. */
+void share_commit(struct share *share, const struct layer *layer, enum verdict verdict, bool is_applied);
+/* Whether the member has brought what a round of gradients, or of parameters, is made of. */
+bool share_is_there(const struct share *share, bool is_gradients);
+/* Works out delta, once all corrections are in. */
+void share_settle(struct share *share);
+/* The verdict that the member must have come to, where its record says of itself that it is late, or has this norm. detector
+ * advances; *ret_z: 0 where it is not defined. */
+enum verdict share_judge(const struct share *share, const struct record *record, bool is_gradients,
+			 const struct ring_settings *settings, struct formula_detector *detector, double *ret_z);
+
+/* Hashes of a layer's theta and gradient, and of anchor and momentum. */
+uint64_t share_theta_hash(const struct layer *layer);
+uint64_t share_gradient_hash(const struct layer *layer);
+uint64_t share_state_hash(const struct layer *layer);
+
+#endif

@@ -1,0 +1,288 @@
+/* Rounds of gradients on tiny rings, and the ways into them and out: each rule against a case computed by hand. */
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/tiny.h"
+
+/* ---- Gradients ---- */
+
+enum { LAYERS = 3 };
+
+static const size_t three_layers[LAYERS] = {4, 0, 2};
+
+static void begin_step(struct lab *lab, size_t n, struct offer offer)
+{
+	offer.gradients = true;
+	offer.steps = 1;
+	lab->members[n].published = 0;
+	lab_event(lab, n, (struct event){.kind = EVENT_OFFER, .offer = offer});
+}
+
+static void give(struct lab *lab, size_t n, uint32_t l, float value, bool is_absent)
+{
+	tiny_fill(lab->members[n].layers[l].gradient, lab->members[n].layers[l].size, value);
+	lab_event(lab, n, (struct event){.kind = EVENT_GRADIENT, .gradient = {.layer_index = l, .absent = is_absent}});
+}
+
+/* A step of all members; infinite: it has no gradient. */
+static void step_with(struct lab *lab, const float *gradients)
+{
+	for (size_t n = 0; n < lab->count; n++)
+		begin_step(lab, n, (struct offer){0});
+	for (uint32_t l = (uint32_t)lab->layer_count; l-- > 0;)
+		for (size_t n = 0; n < lab->count; n++)
+			give(lab, n, l, gradients[n], isinf(gradients[n]) != 0);
+	tiny_settle(lab);
+}
+
+/* What the workers do with the mean. */
+static void apply_means(struct lab *lab)
+{
+	for (size_t n = 0; n < lab->count; n++)
+		for (size_t l = 0; l < lab->layer_count; l++)
+			for (size_t i = 0; i < lab->members[n].layers[l].size; i++)
+				lab->members[n].layers[l].theta[i] -= lab->members[n].layers[l].gradient[i];
+}
+
+static void assert_means(const struct lab *lab, double expected)
+{
+	for (size_t n = 0; n < lab->count; n++) {
+		assert_int_equal(lab->members[n].published, lab->layer_count);
+		assert_int_equal(lab->members[n].verdict, VERDICT_ACCEPTED);
+		for (size_t l = 0; l < lab->layer_count; l++)
+			tiny_assert_all(lab->members[n].layers[l].gradient, lab->members[n].layers[l].size, expected);
+	}
+}
+
+static void assert_all_told(const struct lab *lab, uint64_t steps, bool gradients)
+{
+	for (size_t n = 0; n < lab->count; n++) {
+		assert_true(lab->members[n].schedule == steps);
+		assert_int_equal(lab->members[n].gradients, gradients);
+		assert_int_equal(node_averages_gradients(lab->members[n].node), gradients);
+	}
+}
+
+/* Layers in the order in which member 1's own records leave it. */
+struct order {
+	size_t count;
+	uint32_t layers[LAYERS];
+};
+
+static bool note_order(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	struct order *order = arg;
+	(void)to;
+	if (message->kind == MESSAGE_RECORD && from == 1 && message->record.origin == 1 && order->count < LAYERS)
+		order->layers[order->count++] = message->record.layer_index;
+	return true;
+}
+
+static void ddp_is_the_mean_of_the_gradients_in_backward_order(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	struct order order = {0};
+	lab->filter = note_order;
+	lab->filter_arg = &order;
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	for (size_t n = 0; n < 3; n++)
+		tiny_set_theta(lab, n, 20.0f);
+	step_with(lab, (const float[]){1.0f, 2.0f, 6.0f});
+	for (uint32_t l = 0; l < LAYERS; l++)
+		assert_int_equal(order.layers[l], LAYERS - 1 - l);
+	tiny_assert_rounds(lab, 1);
+	assert_means(lab, 3.0);
+	tiny_assert_anchors(lab, 20.0); /* before the step, which is the workers' */
+	tiny_assert_theta(lab, 2, 20.0);
+	apply_means(lab);
+	step_with(lab, (const float[]){-3.0f, 0.0f, 0.0f});
+	assert_means(lab, -1.0);
+	tiny_assert_anchors(lab, 17.0);
+	for (size_t n = 0; n < 3; n++)
+		tiny_assert_all(lab->members[n].layers[0].momentum, 4, 0.0);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	lab_free(lab);
+}
+
+static void layer_is_averaged_while_the_backward_pass_goes_on(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 2, three_layers, LAYERS);
+	for (size_t n = 0; n < 2; n++)
+		begin_step(lab, n, (struct offer){0});
+	for (size_t n = 0; n < 2; n++)
+		give(lab, n, 2, (float)n, false);
+	for (size_t n = 0; n < 2; n++) {
+		assert_int_equal(lab->members[n].published, 1);
+		assert_int_equal(node_layer_round(lab->members[n].node, 2), 1);
+		assert_int_equal(node_layer_round(lab->members[n].node, 0), 0);
+		tiny_assert_all(lab->members[n].layers[2].gradient, 2, 0.5);
+	}
+	lab_free(lab);
+}
+
+static void mean_is_of_those_that_have_a_finite_gradient(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	step_with(lab, (const float[]){1.0f, 2.0f, INFINITY}); /* none */
+	assert_int_equal(tiny_verdict(lab, 2), VERDICT_ABSENT);
+	assert_means(lab, 1.5);
+	step_with(lab, (const float[]){NAN, 2.0f, 4.0f});
+	assert_int_equal(node_record(lab->members[2].node, 0, 0)->verdict, VERDICT_NONFINITE);
+	assert_means(lab, 3.0);
+	for (size_t n = 0; n < 3; n++)
+		tiny_set_theta(lab, n, 8.0f);
+	step_with(lab, (const float[]){NAN, INFINITY, NAN});
+	tiny_assert_rounds(lab, 3);
+	tiny_assert_anchors(lab, 8.0);
+	for (size_t n = 0; n < 3; n++) {
+		assert_int_equal(lab->members[n].published, LAYERS);
+		assert_int_equal(lab->members[n].verdict, VERDICT_NONFINITE); /* so no worker steps */
+		tiny_assert_theta(lab, n, 8.0);
+		assert_int_equal(lab_notes(lab, n, NOTE_HASH_DIFFERS), 0);
+	}
+	step_with(lab, (const float[]){1.0f, 1.0f, 4.0f});
+	assert_means(lab, 2.0);
+	lab_free(lab);
+}
+
+/* ---- From one kind of round to another ---- */
+
+static void one_round_of_equal_weights_comes_before_gradients_and_none_after(void **state)
+{
+	(void)state;
+	const size_t one = 1;
+	struct lab *lab = tiny_ring(METHOD_EDIT, 2, &one, 1);
+	assert_all_told(lab, 128, false);
+	tiny_change(lab, METHOD, METHOD_DDP);
+	tiny_offer(lab, (const float[]){0.0f, 0.0f});
+	assert_all_told(lab, 1, false);
+	tiny_offer(lab, (const float[]){1.0f, 3.0f}); /* by their norms: 0.88 and 0.12 */
+	assert_true(node_weight(lab->members[0].node, 0, 0) == 0.5);
+	tiny_assert_anchors(lab, 2.0);
+	tiny_assert_theta(lab, 1, 2.0);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	step_with(lab, (const float[]){1.0f, 0.0f});
+	assert_means(lab, 0.5);
+	apply_means(lab);
+	tiny_change(lab, METHOD, METHOD_EDIT);
+	step_with(lab, (const float[]){0.0f, 0.0f});
+	assert_all_told(lab, 128, false);
+	tiny_assert_anchors(lab, 1.5);
+	tiny_offer(lab, (const float[]){0.5f, -0.5f}); /* norms 1 and 2: weights by them */
+	assert_true(fabs(node_weight(lab->members[0].node, 0, 0) - 0.7310585786) < 1e-8);
+	assert_all_told(lab, 128, false);
+	lab_free(lab);
+}
+
+static void worker_that_died_in_its_step_is_aligned_with_the_others(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 2, three_layers, LAYERS);
+	tiny_set_theta(lab, 0, 4.0f);
+	tiny_set_theta(lab, 1, 4.0f);
+	step_with(lab, (const float[]){1.0f, 1.0f});
+	tiny_assert_anchors(lab, 4.0);
+	tiny_set_theta(lab, 0, 3.0f); /* has stepped; the other has not */
+	begin_step(lab, 0, (struct offer){0});
+	begin_step(lab, 1, (struct offer){.realign = true});
+	for (uint32_t l = LAYERS; l-- > 0;)
+		for (size_t n = 0; n < 2; n++)
+			give(lab, n, l, 0.0f, n == 1);
+	tiny_settle(lab);
+	tiny_assert_rounds(lab, 2);
+	tiny_assert_anchors(lab, 4.0); /* the last one that all shared */
+	assert_int_equal(lab_notes(lab, 0, NOTE_HASH_DIFFERS), 0);
+	assert_all_told(lab, 1, false);
+	tiny_offer(lab, (const float[]){3.0f, 4.0f});
+	tiny_assert_anchors(lab, 3.5);
+	tiny_assert_theta(lab, 1, 3.5);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	lab_free(lab);
+}
+
+static void last_step_of_gradients_is_followed_by_a_round_of_parameters(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 2, three_layers, LAYERS);
+	tiny_set_theta(lab, 0, 4.0f);
+	tiny_set_theta(lab, 1, 4.0f);
+	begin_step(lab, 0, (struct offer){0});
+	begin_step(lab, 1, (struct offer){.final = true});
+	for (uint32_t l = LAYERS; l-- > 0;)
+		for (size_t n = 0; n < 2; n++)
+			give(lab, n, l, 1.0f, false);
+	tiny_settle(lab);
+	assert_all_told(lab, 1, false);
+	apply_means(lab);
+	lab_offer(lab, 0, false);
+	lab_offer(lab, 1, true);
+	tiny_settle(lab);
+	tiny_assert_rounds(lab, 2);
+	tiny_assert_anchors(lab, 3.0);
+	for (size_t n = 0; n < 2; n++) {
+		assert_int_equal(lab->members[n].schedule, 0);
+		assert_int_equal(lab_notes(lab, n, NOTE_FINISHED), 1);
+	}
+	lab_free(lab);
+}
+
+static void first_rounds_of_a_warm_up_are_of_gradients(void **state)
+{
+	(void)state;
+	struct ring_settings settings = tiny_settings(METHOD_DILOCO);
+	settings.value[SYNC_WARMUP_STEPS] = 2;
+	struct lab *lab = lab_new(2, three_layers, LAYERS, &settings, NULL, 0);
+	lab_gather(lab);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	step_with(lab, (const float[]){1.0f, 3.0f});
+	assert_means(lab, 2.0);
+	apply_means(lab);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	step_with(lab, (const float[]){0.0f, 0.0f});
+	tiny_assert_anchors(lab, -2.0);
+	assert_all_told(lab, 128, false);
+	tiny_offer(lab, (const float[]){-3.0f, -5.0f}); /* pseudo-gradients 1 and 3: as diloco's first round */
+	tiny_assert_anchors(lab, -2.0 - 2.66);
+	lab_free(lab);
+}
+
+static void gradients_go_on_after_a_restart_with_a_round_of_alignment(void **state)
+{
+	(void)state;
+	struct lab *lab = tiny_ring(METHOD_DDP, 2, three_layers, LAYERS);
+	step_with(lab, (const float[]){1.0f, 3.0f});
+	lab_restart(lab, (const bool[]){false, false});
+	lab_gather(lab);
+	assert_all_told(lab, 1, false);
+	tiny_offer(lab, (const float[]){-2.0f, 0.0f}); /* one had stepped */
+	tiny_assert_rounds(lab, 2);
+	tiny_assert_anchors(lab, -1.0);
+	assert_all_told(lab, SCHEDULE_LATER, true);
+	step_with(lab, (const float[]){1.0f, 3.0f});
+	assert_means(lab, 2.0);
+	lab_free(lab);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ddp_is_the_mean_of_the_gradients_in_backward_order),
+		cmocka_unit_test(layer_is_averaged_while_the_backward_pass_goes_on),
+		cmocka_unit_test(mean_is_of_those_that_have_a_finite_gradient),
+		cmocka_unit_test(one_round_of_equal_weights_comes_before_gradients_and_none_after),
+		cmocka_unit_test(worker_that_died_in_its_step_is_aligned_with_the_others),
+		cmocka_unit_test(last_step_of_gradients_is_followed_by_a_round_of_parameters),
+		cmocka_unit_test(first_rounds_of_a_warm_up_are_of_gradients),
+		cmocka_unit_test(gradients_go_on_after_a_restart_with_a_round_of_alignment),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
