@@ -4,7 +4,7 @@
 /* What must be true of a ring at every moment, kept by somebody who sees all members at once. The world shows it every
  * event's outcome; it says what is wrong with the first thing that is. It changes nothing.
  *
- * * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all
+ * Anchor and momentum of a layer are equal bits on all members at one round, and equal to the formula applied to all
  * pseudo-gradients, each of theta as it was offered and the anchor that this theta began from; with gradients, to their mean
  * and to theta before the step, so that theta is equal on all members too. Each peer's verdict, z, norm and detector follow
  * from its own thetas. Weights add up to 1 and are 0 for whoever was not accepted. A layer's rounds grow by one, each
