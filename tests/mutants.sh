@@ -1,12 +1,13 @@
 #!/bin/bash
 # Proves the simulator: faults are planted in a copy of the core, one at a time, and edit-sim must find each of them.
 #
-#   tests/mutants.sh [SEEDS]        (default 1000; `make mutants`)
+#   tests/mutants.sh [SEEDS [NAMES]]    (default 1000; `make mutants`; NAMES: only those whose name matches this expression)
 #
 # A mutant whose pattern is not found in the source is a failure too: the table must follow the code. Prints one line per
 # mutant with the seed that caught it; exits 1 if any lived.
 set -u
 seeds=${1:-1000}
+names=${2:-.}
 root=$(cd "$(dirname "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -28,6 +29,7 @@ lived=0
 mutant() {
 	local name=$1 file=$2 expression=$3 result
 	shift 3
+	[[ $name =~ $names ]] || return 0
 	cp "$file" saved
 	sed -i -E "$expression" "$file"
 	if cmp -s saved "$file"; then
@@ -57,11 +59,24 @@ mutant "detector outlives its interval" core/penalty.c 's/detector->interval == 
 mutant "a NaN norm passes the test" core/penalty.c 's/if \(!isfinite\(norm\)\)/if (norm > 1e308)/'
 mutant "the threshold is never reached" core/penalty.c 's/if \(z > settings/if (z > 1e30 * settings/'
 mutant "weights are not divided by their sum" core/penalty.c 's/ret_weights\[i\] \/= sum;/ret_weights[i] *= 1.0;/'
-mutant "mean divided by all, not by the accepted" core/penalty.c 's/verdicts\[i\] == VERDICT_ACCEPTED \? exp\(/verdicts[i] != VERDICT_NONFINITE ? exp(/'
+mutant "mean divided by all, not by the accepted" core/penalty.c \
+	's/verdicts\[i\] == VERDICT_ACCEPTED \? factors/verdicts[i] != VERDICT_NONFINITE ? factors/'
 mutant "momentum without Nesterov" core/outer.c 's/rate \* \(g \+ factor \* v\)/rate * v/'
 mutant "the mean is not clipped" core/outer.c 's/return scale < 1\.0 \? scale : 1\.0;/return scale * 0.0 + 1.0;/'
 mutant "each clips by its own shard's norm" core/ring.c 's/sum \+= pass->square\[shard\];/sum += shard == pass->rank ? pass->square[shard] : 0.0;/'
-mutant "theta keeps its outlier" core/round.c 's/memcpy\(sync->layers\[index\]\.theta, sync->layers\[index\]\.anchor, .*/;/'
+mutant "theta keeps its outlier" core/part.c 's/^(\t)memcpy\(memory->theta, memory->anchor, bytes\);/\1if (!layer->rejected) memcpy(memory->theta, memory->anchor, bytes);/'
+
+# ---- Methods ----
+mutant "a late member's base moves on" core/part.c 's/if \(sync->late \&\& sync->stale == 0\)/if (sync->late)/'
+mutant "the snapshot is not subtracted" core/vec.c 's/x\[i\] \+= to\[i\] - from\[i\];/x[i] += to[i];/'
+mutant "the mean gradient is divided by all members" core/round.c \
+	's/^(\tlayer->times_us\[0\] = )/\tfor (uint32_t r = 0; sync->gradients \&\& r < sync->count; r++) weights[r] = weights[r] > 0 ? 1.0 \/ sync->count : 0;\n\1/'
+mutant "the anchor is copied in a realigned round" core/part.c 's/if \(!is_realigned\(sync, index\)\)/if (true)/'
+mutant "no alignment before gradients" core/part.c 's/sync->next_aligns = wanted \&\& \(.*/sync->next_aligns = false;/'
+mutant "no alignment after a worker's death" core/part.c 's/\(!part_is_equal\(sync\) \|\| is_realigned\)/!part_is_equal(sync)/'
+mutant "who was left out behind its steps goes on" core/part.c 's/^(\tif \()(sync->state\[index\]\.rejected\))/\1false \&\& \2/'
+mutant "one late too often keeps its theta" core/part.c 's/\(sync->lost \|\| is_too_stale\)/sync->lost/'
+mutant "late before more than half have offered" core/part.c 's/return 2 \* offered > sync->count;/return offered > 0;/'
 
 # ---- Ring ----
 mutant "shards off by one" core/ring.c 's/shard < size % count \? 1 : 0/shard <= size % count ? 1 : 0/'
@@ -81,7 +96,7 @@ mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = true;/sync-
 mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_due\)/if (sync->checkpoint_due \&\& sync->rank != 0)/'
 mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
 mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
-mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (memory->size > 0) memory->theta[0] += 1.0f;/'
+mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (sync->layers[index].size > 0) sync->layers[index].theta[0] += 1.0f;/'
 mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss,jitter --peers 3
 mutant "changes wait in a ring that is not complete" core/node.c 's/node->view\.complete \? sync_propose/true ? sync_propose/'
 mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
