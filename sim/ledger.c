@@ -338,6 +338,22 @@ static bool check_mean(struct ledger *ledger, size_t l, struct meeting *meeting,
 	return true;
 }
 
+/* The ring goes on without a member only once more than half have offered. */
+static bool check_lates(struct ledger *ledger, size_t l, const struct meeting *meeting, const struct ring_settings *settings)
+{
+	uint32_t lates = 0;
+	bool goes_on = false;
+	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
+		bool is_late = meeting->records[rank].verdict == VERDICT_LATE;
+		lates += is_late;
+		goes_on |= is_late && !share_is_too_stale(bringer_of(ledger, rank, l), settings);
+	}
+	if (goes_on && 2 * lates >= ledger->peers)
+		return fail(ledger, "layer %zu, round %ju: %u of %u peers are late", l, (uintmax_t)meeting->round, lates,
+			    ledger->peers);
+	return true;
+}
+
 /* The first member to commit: its result against the formula. */
 static bool check_result(struct ledger *ledger, size_t l, struct meeting *meeting, const struct layer *result,
 			 const struct ring_settings *settings)
@@ -390,7 +406,7 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 		if (!check_record(ledger, l, meeting, rank, settings))
 			return false;
 	}
-	if (!check_result(ledger, l, meeting, result, settings))
+	if (!check_lates(ledger, l, meeting, settings) || !check_result(ledger, l, meeting, result, settings))
 		return false;
 	memcpy(layer->anchor, result->anchor, layer->size * sizeof(float));
 	memcpy(layer->momentum, result->momentum, layer->size * sizeof(float));

@@ -99,10 +99,12 @@ void share_end(struct share *share, const struct layer *layer)
 {
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
 	share->offered = share->handed = share->corrects = false;
+	share->stale = 0;
 }
 
 void share_commit(struct share *share, const struct layer *layer, enum verdict verdict, bool is_applied)
 {
+	share->stale = verdict == VERDICT_LATE ? share->stale + 1 : 0;
 	if (!share->is_behind || verdict == VERDICT_LATE)
 		return;
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
@@ -127,11 +129,18 @@ void share_settle(struct share *share)
 		share->delta[i] = share->reference[i] - theta[i];
 }
 
+bool share_is_too_stale(const struct share *share, const struct ring_settings *settings)
+{
+	return (double)share->stale >= settings->value[STRAGGLER_MAX_STALE];
+}
+
 enum verdict share_judge(const struct share *share, const struct record *record, bool is_gradients,
 			 const struct ring_settings *settings, struct formula_detector *detector, double *ret_z)
 {
 	bool is_equal = formula_is_equal(settings, record->round);
 	*ret_z = 0.0;
+	if (share_is_too_stale(share, settings) && !is_equal)
+		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */
 	bool may_be_late = settings->value[STRAGGLER_GRACE] > 0.0 || share->offered;
 	if (record->verdict == VERDICT_LATE && may_be_late && !is_equal)

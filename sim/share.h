@@ -17,6 +17,7 @@ struct share {
 	bool is_behind;   /* the worker steps on with theta, the round runs with the snapshot */
 	bool corrects;    /* what the snapshot has become in a round is still to be added to theta */
 	bool is_rejected; /* it was left out of that round */
+	uint64_t stale;   /* rounds in a row that have gone on without it */
 	struct share *ghost; /* the member's earlier life */
 	uint64_t commit_event; /* of the last commit */
 	float *theta;     /* [size] as offered */
@@ -45,6 +46,8 @@ void share_commit(struct share *share, const struct layer *layer, enum verdict v
 bool share_is_there(const struct share *share, bool is_gradients);
 /* Works out delta, once all corrections are in. */
 void share_settle(struct share *share);
+/* Whether the member has been late so often that it must begin anew. */
+bool share_is_too_stale(const struct share *share, const struct ring_settings *settings);
 /* The verdict that the member must have come to, where its record says of itself that it is late, or has this norm. detector
  * advances; *ret_z: 0 where it is not defined. */
 enum verdict share_judge(const struct share *share, const struct record *record, bool is_gradients,
