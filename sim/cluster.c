@@ -126,6 +126,16 @@ static void draw_wait(struct cluster *cluster, uint32_t rank, uint64_t begin_us,
 	machine->compute_since_us = cluster->now_us;
 }
 
+static void commit_layer(struct cluster *cluster, uint32_t rank, const struct action *action)
+{
+	struct machine *machine = &cluster->machines[rank];
+	machine->verdicts[node_record(machine->node, action->layer_index, rank)->verdict]++;
+	cluster->still = 0;
+	heap_push(&cluster->heap, (struct heap_entry){.time_us = cluster->now_us, .kind = HAPPENS_HASHED, .rank = rank,
+						      .number = hash_layer(&machine->layers[action->layer_index]),
+						      .item = action->layer_index});
+}
+
 static void publish_layer(struct cluster *cluster, uint32_t rank, const struct action *action)
 {
 	struct machine *machine = &cluster->machines[rank];
@@ -136,12 +146,8 @@ static void publish_layer(struct cluster *cluster, uint32_t rank, const struct a
 					     cluster->now_us);
 	if (waited_us > 0)
 		draw_wait(cluster, rank, cluster->now_us - waited_us, moved_us);
-	machine->verdicts[action->verdict]++;
 	cluster->still = 0;
 	arm_work(cluster, rank, cluster->now_us);
-	heap_push(&cluster->heap, (struct heap_entry){.time_us = cluster->now_us, .kind = HAPPENS_HASHED, .rank = rank,
-						      .number = hash_layer(&machine->layers[action->layer_index]),
-						      .item = action->layer_index});
 }
 
 /* Whether the held-out loss is to be measured after this round. */
@@ -201,9 +207,10 @@ static void carry_out(struct cluster *cluster, uint32_t rank, const struct actio
 {
 	switch (action->kind) {
 	case ACTION_SEND: send_message(cluster, rank, action); break;
+	case ACTION_COMMITTED: commit_layer(cluster, rank, action); break;
 	case ACTION_PUBLISH: publish_layer(cluster, rank, action); break;
 	case ACTION_SCHEDULE:
-		learner_schedule(&cluster->machines[rank].learner, action->number);
+		learner_schedule(&cluster->machines[rank].learner, action->number, action->gradients);
 		arm_work(cluster, rank, cluster->now_us);
 		break;
 	case ACTION_NOTE: read_note(cluster, rank, &action->note); break;
@@ -269,6 +276,9 @@ static void work(struct cluster *cluster, uint32_t rank)
 	case LEARNER_OFFERS:
 		count_offer(cluster, rank);
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
+		break;
+	case LEARNER_GIVES:
+		event = (struct event){.kind = EVENT_GRADIENT, .gradient.layer_index = (uint32_t)learner->given};
 		break;
 	case LEARNER_WANTS: event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)learner->wants}; break;
 	}

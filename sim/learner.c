@@ -52,7 +52,8 @@ uint64_t learner_tokens(const struct learner *learner)
 static size_t awaited(const struct learner *learner)
 {
 	size_t count = learner->config.layer_count;
-	for (size_t l = count; learner->whole && l-- > 0;)
+	bool is_all = learner->whole || learner->place == LEARNER_MEAN;
+	for (size_t l = count; is_all && l-- > 0;)
 		if (!learner->held[l])
 			return l;
 	return learner->position < count && !learner->held[learner->position] ? learner->position : count;
@@ -70,10 +71,12 @@ uint64_t learner_publish(struct learner *learner, size_t layer_index, enum verdi
 {
 	CHECK(!learner->held[layer_index]);
 	size_t count = learner->config.layer_count;
-	bool is_waiting = learner->place == LEARNER_FORWARD && awaited(learner) < count;
+	bool is_place = learner->place == LEARNER_FORWARD || learner->place == LEARNER_MEAN;
+	bool is_waiting = is_place && awaited(learner) < count;
 	uint64_t waited_us = 0;
 	learner->held[layer_index] = true;
-	if (verdict == VERDICT_NONFINITE && learner->config.tuition)
+	learner->is_usable &= verdict != VERDICT_NONFINITE;
+	if (verdict == VERDICT_NONFINITE && !learner->is_averaging && learner->config.tuition)
 		tuition_forget(learner->config.tuition, learner->config.rank, layer_index);
 	if (is_waiting && awaited(learner) == count && learner->clock_us < now_us) {
 		waited_us = now_us - learner->clock_us;
@@ -86,8 +89,9 @@ uint64_t learner_publish(struct learner *learner, size_t layer_index, enum verdi
 	return waited_us;
 }
 
-void learner_schedule(struct learner *learner, uint64_t steps)
+void learner_schedule(struct learner *learner, uint64_t steps, bool gradients)
 {
+	learner->gradients = gradients;
 	learner->started = true;
 	learner->schedule = steps;
 	if (steps == 0)
@@ -118,7 +122,8 @@ static void begin_computing(struct learner *learner)
 	const struct host *host = host_of(learner);
 	if (learner->is_computing || learner->is_collecting || learner->stopped || !holds_all(learner))
 		return;
-	learner->is_computing = true;
+	learner->is_computing = learner->is_usable = true;
+	learner->is_averaging = learner->gradients;
 	if (!learner->config.tuition)
 		return;
 	struct ailment ailment = {
@@ -126,7 +131,12 @@ static void begin_computing(struct learner *learner)
 		.is_shuffled = host_has_burst(host, HOST_CORRUPT_FROM, learner->number),
 		.leaves_nan = host_has_burst(host, HOST_NAN_FROM, learner->number),
 	};
-	tuition_step(learner->config.tuition, learner->config.rank, learner->number, ailment);
+	if (learner->is_averaging && !learner->has_averaged)
+		tuition_restart(learner->config.tuition, learner->config.rank, learner->number);
+	if (learner->is_averaging)
+		tuition_gradient(learner->config.tuition, learner->config.rank, learner->number, ailment);
+	else
+		tuition_step(learner->config.tuition, learner->config.rank, learner->number, ailment);
 }
 
 /* After the last offer it only collects the layers, which takes no time of its own. */
@@ -163,26 +173,32 @@ static bool go_forward(struct learner *learner, uint64_t now_us)
 
 static void end_step(struct learner *learner)
 {
-	if (learner->config.tuition)
-		learner->loss_sum += tuition_result(learner->config.tuition, learner->config.rank).loss;
-	learner->is_computing = false;
+	struct tuition *tuition = learner->config.tuition;
+	if (tuition && learner->is_averaging && learner->is_usable)
+		tuition_apply(tuition, learner->config.rank, learner->number);
+	if (tuition)
+		learner->loss_sum += tuition_result(tuition, learner->config.rank).loss;
+	learner->has_averaged = learner->is_averaging;
+	learner->is_computing = learner->is_averaging = false;
 	learner->times.compute_us += learner->step_us;
 	learner->steps++;
 	learner->place = LEARNER_BOUNDARY;
 }
 
-static void fill_offer(struct learner *learner, struct offer *ret_offer)
+static void fill_offer(struct learner *learner, bool gradients, struct offer *ret_offer)
 {
-	for (size_t l = 0; l < learner->config.layer_count; l++)
+	for (size_t l = 0; l < learner->config.layer_count && !gradients; l++)
 		learner->held[l] = false;
 	*ret_offer = (struct offer){
 		.steps = learner->steps,
 		.tokens = learner->steps * learner_tokens(learner),
-		.loss = learner->config.tuition ? learner->loss_sum / (double)learner->steps : NAN,
+		.loss = learner->config.tuition && learner->steps > 0 ? learner->loss_sum / (double)learner->steps : NAN,
 		.exposed_us = learner->exposed_us,
 		.final = learner->is_last,
+		.gradients = gradients,
 	};
-	learner->has_offered_last |= learner->is_last;
+	learner->has_announced = learner->is_last && gradients;
+	learner->has_offered_last |= learner->is_last && !gradients;
 	learner->steps = 0;
 	learner->schedule = UINT64_MAX;
 	learner->exposed_us = 0;
@@ -195,17 +211,70 @@ static enum learner_deed cross_boundary(struct learner *learner, uint64_t now_us
 	learner->wake_us = UINT64_MAX;
 	if (learner->stopped || !learner->started)
 		return LEARNER_NOTHING;
-	if (learner->steps > 0 && (learner->steps >= learner->schedule || learner->is_last)) {
-		fill_offer(learner, ret_offer);
+	/* With gradients the last step is told to the others before it is done. */
+	bool is_last = learner->is_last && (!learner->gradients || learner->has_announced);
+	if (learner->steps > 0 && !learner->has_offered_last && (learner->steps >= learner->schedule || is_last)) {
+		fill_offer(learner, false, ret_offer);
 		return LEARNER_OFFERS;
 	}
 	begin_step(learner, now_us);
 	return LEARNER_NOTHING;
 }
 
+/* When the backward pass has done with a layer, from its begin. */
+static uint64_t backward_us(const struct learner *learner, size_t layer_index)
+{
+	return (uint64_t)((double)(learner->step_us - learner->forward_us) * (1 - learner->shares[layer_index]));
+}
+
+/* Gradients leave as the backward pass goes, last layer first; clock_us is its begin. */
+static enum learner_deed hand_over(struct learner *learner, uint64_t now_us)
+{
+	if (now_us < learner->wake_us)
+		return LEARNER_NOTHING;
+	if (learner->config.tuition)
+		tuition_result(learner->config.tuition, learner->config.rank);
+	learner->given = --learner->position;
+	learner->held[learner->given] = false;
+	if (learner->position > 0) {
+		learner->wake_us = learner->clock_us + backward_us(learner, learner->position - 1);
+	} else {
+		learner->place = LEARNER_MEAN;
+		learner->wake_us = UINT64_MAX;
+		learner->clock_us = now_us;
+	}
+	return LEARNER_GIVES;
+}
+
+/* The forward pass is over. */
+static enum learner_deed turn_back(struct learner *learner, struct offer *ret_offer)
+{
+	if (!learner->is_computing) { /* it has all layers of the last round */
+		learner->stopped = true;
+		learner->place = LEARNER_BOUNDARY;
+		learner->wake_us = UINT64_MAX;
+		return LEARNER_NOTHING;
+	}
+	if (learner->is_averaging) {
+		learner->place = LEARNER_HANDING;
+		learner->wake_us = learner->clock_us + backward_us(learner, learner->position - 1);
+		fill_offer(learner, true, ret_offer);
+		return LEARNER_OFFERS;
+	}
+	learner->place = LEARNER_BACKWARD;
+	learner->wake_us = learner->clock_us + learner->step_us - learner->forward_us;
+	return LEARNER_NOTHING;
+}
+
 enum learner_deed learner_advance(struct learner *learner, uint64_t now_us, struct offer *ret_offer)
 {
 	if (learner->place == LEARNER_BACKWARD && now_us >= learner->wake_us) {
+		end_step(learner);
+		return LEARNER_STEPS;
+	}
+	if (learner->place == LEARNER_HANDING)
+		return hand_over(learner, now_us);
+	if (learner->place == LEARNER_MEAN && awaited(learner) == learner->config.layer_count) {
 		end_step(learner);
 		return LEARNER_STEPS;
 	}
@@ -216,16 +285,9 @@ enum learner_deed learner_advance(struct learner *learner, uint64_t now_us, stru
 	}
 	if (learner->place == LEARNER_FORWARD) {
 		begin_computing(learner);
-		if (go_forward(learner, now_us)) {
-			if (!learner->is_computing) { /* it has all layers of the last round */
-				learner->stopped = true;
-				learner->place = LEARNER_BOUNDARY;
-				learner->wake_us = UINT64_MAX;
-				return LEARNER_NOTHING;
-			}
-			learner->place = LEARNER_BACKWARD;
-			learner->wake_us = learner->clock_us + learner->step_us - learner->forward_us;
-		} else if (learner->clock_us <= now_us && learner->wants != awaited(learner)) {
+		if (go_forward(learner, now_us))
+			return turn_back(learner, ret_offer);
+		if (learner->clock_us <= now_us && learner->wants != awaited(learner)) {
 			learner->wants = awaited(learner);
 			return LEARNER_WANTS;
 		}

@@ -17,7 +17,8 @@ struct learner_config {
 	struct tuition *tuition;    /* NULL: times only */
 };
 
-enum learner_place { LEARNER_BOUNDARY, LEARNER_FORWARD, LEARNER_BACKWARD };
+/* HANDING: the backward pass of a step whose gradients are averaged; MEAN: waits for the means. */
+enum learner_place { LEARNER_BOUNDARY, LEARNER_FORWARD, LEARNER_BACKWARD, LEARNER_HANDING, LEARNER_MEAN };
 
 /* What its time went into, microseconds. */
 struct learner_times {
@@ -41,6 +42,12 @@ struct learner {
 	uint64_t steps;         /* done since the last offer */
 	uint64_t schedule;      /* steps after which to offer; UINT64_MAX: not told yet */
 	uint64_t exposed_us;    /* waited since the last offer, for whatever reason */
+	bool gradients;         /* those of each step are averaged */
+	bool is_averaging;      /* so are those of the step in progress, */
+	bool is_usable;         /* and all their means so far are finite */
+	bool has_averaged;      /* and so were those of the step before */
+	bool has_announced;     /* the step in progress is the last */
+	size_t given;           /* layer whose gradient is handed over */
 	bool started, stopped;
 	bool is_last;           /* the budget is used up: offers at its next boundary, for the last time */
 	bool has_offered_last;  /* it has done so */
@@ -54,7 +61,8 @@ enum learner_deed {
 	LEARNER_NOTHING, /* until wake_us, or until told something */
 	LEARNER_STEPS,   /* a step is done; ask again */
 	LEARNER_OFFERS,  /* *ret_offer is filled in; ask again */
-	LEARNER_WANTS    /* layer `wants`; ask again */
+	LEARNER_WANTS,   /* layer `wants`; ask again */
+	LEARNER_GIVES    /* gradient of layer `given`; ask again */
 };
 
 /* A learner at its first boundary; takes memory. What config points to must outlive it. */
@@ -68,7 +76,7 @@ enum learner_deed learner_advance(struct learner *learner, uint64_t now_us, stru
 /* The node has published a layer. moved_us: when the round it belongs to began to move, all having offered; what was waited
  * before that was for others. Returns how long the learner has waited for this layer until now, 0 if it did not. */
 uint64_t learner_publish(struct learner *learner, size_t layer_index, enum verdict verdict, uint64_t moved_us, uint64_t now_us);
-/* The node schedules the next offer (0: the run ends). */
-void learner_schedule(struct learner *learner, uint64_t steps);
+/* The node schedules the next offer (0: the run ends), and whether gradients are averaged from the next step on. */
+void learner_schedule(struct learner *learner, uint64_t steps, bool gradients);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "sim/dice.h"
 
-enum { ARRAY_COUNT = 3 }; /* theta, anchor, momentum */
+enum { ARRAY_COUNT = 6 }; /* theta, anchor, momentum, gradient, base, snapshot */
 
 #define SECOND UINT64_C(1000000)
 /* Nothing is lost and nobody dies here: that a slow line takes long to answer is no reason to send again or to give up. */
@@ -39,7 +39,9 @@ static void init_layers(struct machine *machine, const struct scenario *scenario
 	float *at = machine->numbers;
 	for (size_t l = 0; l < count; l++) {
 		size_t size = machine_layer_size(scenario, tuition, l);
-		machine->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size};
+		machine->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size,
+						    .gradient = at + 3 * size, .base = at + 4 * size,
+						    .snapshot = at + 5 * size};
 		at += ARRAY_COUNT * size;
 	}
 }
@@ -76,11 +78,12 @@ void machine_init(struct machine *machine, const struct scenario *scenario, uint
 	struct learner_config config = {.rank = rank, .scenario = scenario, .layers = machine->layers, .tuition = tuition,
 					.layer_count = machine_layer_count(scenario, tuition)};
 	if (tuition)
-		tuition_enrol(tuition, rank, machine->layers, NULL);
+		tuition_enrol(tuition, rank, machine->layers);
 	for (size_t l = 0; l < config.layer_count; l++)
 		memcpy(machine->layers[l].anchor, machine->layers[l].theta, machine->layers[l].size * sizeof(float));
 	init_node(machine, scenario, rank, config.layer_count, names, fact);
 	learner_init(&machine->learner, &config);
+	machine->learner.gradients = node_averages_gradients(machine->node);
 	machine->is_shared = scenario->hosts[rank].value[HOST_SHARED] > 0;
 	machine->roads[0] = road_between(scenario, rank, (rank + count - 1) % count);
 	machine->roads[1] = road_between(scenario, rank, (rank + 1) % count);

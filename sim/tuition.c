@@ -22,7 +22,7 @@ struct pupil {
 	struct tuition *tuition;
 	uint32_t rank;
 	const struct layer *layers;
-	float *const *gradients; /* [layer_count][size] */
+	uint64_t inner_step;     /* steps before the optimiser's first */
 	float **inner; /* [layer_count][INNER_FACTOR x size] */
 	enum task task;
 	uint64_t number;
@@ -111,7 +111,8 @@ static void compute_gradient(struct pupil *pupil, struct llama *model, uint32_t 
 static void apply(struct pupil *pupil, struct llama *model, double factor)
 {
 	double rate = factor * schedule_rate(&pupil->tuition->schedule, pupil->number - 1);
-	pupil->outcome.is_finite = llama_step(model, &pupil->tuition->adamw, rate, pupil->number, &pupil->outcome.norm);
+	pupil->outcome.is_finite = llama_step(model, &pupil->tuition->adamw, rate, pupil->number - pupil->inner_step,
+					      &pupil->outcome.norm);
 }
 
 /* Copies the gradient out of the model, with the ailments that it would have; or into it. */
@@ -121,7 +122,7 @@ static void exchange(const struct pupil *pupil, struct llama *model, bool is_out
 	size_t middle = pupil->tuition->layer_count / 2;
 	for (size_t l = 0; l < pupil->tuition->layer_count; l++) {
 		size_t size = pupil->layers[l].size;
-		float *inside = llama_gradient(model, (unsigned)l), *outside = pupil->gradients[l];
+		float *inside = llama_gradient(model, (unsigned)l), *outside = pupil->layers[l].gradient;
 		memcpy(is_out ? outside : inside, is_out ? inside : outside, size * sizeof(float));
 		if (is_out && ailment->factor != 1)
 			row_scale(outside, (float)ailment->factor, size);
@@ -309,14 +310,13 @@ size_t tuition_layer_size(const struct tuition *tuition, size_t layer_index)
 
 /* ---- For the virtual workers ---- */
 
-void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers, float *const *gradients)
+void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers)
 {
 	struct pupil *pupil = &tuition->pupils[rank];
 	*pupil = (struct pupil){.job.run = run_pupil,
 				.tuition = tuition,
 				.rank = rank,
 				.layers = layers,
-				.gradients = gradients,
 				.inner = take_memory(tuition->layer_count, sizeof(float *))};
 	for (size_t l = 0; l < tuition->layer_count; l++) {
 		pupil->inner[l] = take_memory(INNER_FACTOR * layers[l].size, sizeof(float));
@@ -353,6 +353,14 @@ struct outcome tuition_result(struct tuition *tuition, uint32_t rank)
 {
 	pool_wait(tuition->pool, &tuition->pupils[rank].job);
 	return tuition->pupils[rank].outcome;
+}
+
+void tuition_restart(struct tuition *tuition, uint32_t rank, uint64_t number)
+{
+	CHECK(number >= 1);
+	for (size_t l = 0; l < tuition->layer_count; l++)
+		tuition_forget(tuition, rank, l);
+	tuition->pupils[rank].inner_step = number - 1;
 }
 
 void tuition_forget(struct tuition *tuition, uint32_t rank, size_t layer_index)

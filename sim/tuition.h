@@ -39,19 +39,21 @@ void tuition_close(struct tuition *tuition);
 /* Layers of the model, elements of one. */
 size_t tuition_layer_count(const struct tuition *tuition);
 size_t tuition_layer_size(const struct tuition *tuition, size_t layer_index);
-/* Begins pupil rank: fills theta of its layers with the initial parameters, and trains it from now on. layers [layer_count] and
- * gradients [layer_count][size] must outlive it; gradients may be NULL if there is no tuition_gradient. */
-void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers, float *const *gradients);
+/* Begins pupil rank: fills theta of its layers with the initial parameters, and trains it from now on. layers [layer_count], with
+ * gradient if there is to be a tuition_gradient, must outlive it. */
+void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers);
 
 /* Begins a whole step with that number, counted from 1: gradient, then AdamW on theta. */
 void tuition_step(struct tuition *tuition, uint32_t rank, uint64_t number, struct ailment ailment);
-/* Begins one that ends with the gradient in `gradients`. */
+/* Begins one that ends with the gradient in the layers' `gradient`. */
 void tuition_gradient(struct tuition *tuition, uint32_t rank, uint64_t number, struct ailment ailment);
-/* Begins AdamW on theta with what is in `gradients`. */
+/* Begins AdamW on theta with what is there. */
 void tuition_apply(struct tuition *tuition, uint32_t rank, uint64_t number);
 /* Waits for what was begun last for the pupil, and tells its outcome. */
 struct outcome tuition_result(struct tuition *tuition, uint32_t rank);
-/* Forgets the optimiser's state of a layer; nothing may be under way. */
+/* Forgets the optimiser's state: steps from that number on count as its first. Nothing may be under way. */
+void tuition_restart(struct tuition *tuition, uint32_t rank, uint64_t number);
+/* Forgets that of one layer; nothing may be under way. */
 void tuition_forget(struct tuition *tuition, uint32_t rank, size_t layer_index);
 
 /* Begins measuring the held-out loss of the anchors in layers [layer_count], which are copied; waits for the measurement

@@ -56,7 +56,6 @@ static struct tuition *open_tuition(const struct scenario *scenario, unsigned th
 /* Parameters and gradients of one pupil. */
 struct desk {
 	struct layer layers[LAYERS_MAX];
-	float *gradients[LAYERS_MAX];
 	size_t count;
 };
 
@@ -67,16 +66,16 @@ static void desk_init(struct desk *desk, struct tuition *tuition, uint32_t rank)
 		size_t size = tuition_layer_size(tuition, l);
 		desk->layers[l] = (struct layer){.size = size, .theta = calloc(size, sizeof(float))};
 		desk->layers[l].anchor = desk->layers[l].theta;
-		desk->gradients[l] = calloc(size, sizeof(float));
+		desk->layers[l].gradient = calloc(size, sizeof(float));
 	}
-	tuition_enrol(tuition, rank, desk->layers, desk->gradients);
+	tuition_enrol(tuition, rank, desk->layers);
 }
 
 static void desk_fini(struct desk *desk)
 {
 	for (size_t l = 0; l < desk->count; l++) {
 		free(desk->layers[l].theta);
-		free(desk->gradients[l]);
+		free(desk->layers[l].gradient);
 	}
 }
 
@@ -180,7 +179,7 @@ static void ailments_do_what_they_say(void **state)
 	size_t middle = desks[0].count / 2, at = desks[0].layers[middle].size / 2;
 	assert_true(isfinite(desks[0].layers[middle].theta[at]));
 	assert_true(isnan(desks[1].layers[middle].theta[at]));
-	assert_true(isnan(desks[3].gradients[middle][at]));
+	assert_true(isnan(desks[3].layers[middle].gradient[at]));
 	assert_true(fabsf(desks[2].layers[0].theta['a' * 16] - desks[0].layers[0].theta['a' * 16]) > 0.5f);
 	tuition_apply(tuition, 3, 1);
 	assert_false(tuition_result(tuition, 3).is_finite);
