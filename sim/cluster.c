@@ -140,7 +140,7 @@ static void publish_layer(struct cluster *cluster, uint32_t rank, const struct a
 {
 	struct machine *machine = &cluster->machines[rank];
 	const struct turn *turn = turn_of(cluster, action->round);
-	bool have_all_offered = turn->offers == cluster->scenario->host_count;
+	bool have_all_offered = turn->offers >= cluster->scenario->host_count;
 	uint64_t moved_us = have_all_offered ? turn->last_offer_us : turn->first_chunk_us;
 	uint64_t waited_us = learner_publish(&machine->learner, action->layer_index, action->verdict, moved_us,
 					     cluster->now_us);
@@ -173,11 +173,11 @@ static void end_round(struct cluster *cluster, uint32_t rank, uint64_t round)
 {
 	struct machine *machine = &cluster->machines[rank];
 	const struct learner_times *times = &machine->learner.times;
-	struct share now = {.time_us = cluster->now_us, .name = machine->told.name, .round = round, .steps = machine->steps,
+	struct lap now = {.time_us = cluster->now_us, .name = machine->told.name, .round = round, .steps = machine->steps,
 			    .compute_us = times->compute_us, .exposed_us = times->exposed_us, .waiting_us = times->waiting_us,
 			    .bytes = machine->bytes, .loss = node_record(machine->node, 0, rank)->loss};
 	memcpy(now.verdicts, machine->verdicts, sizeof now.verdicts);
-	struct share since = now;
+	struct lap since = now;
 	since.steps -= machine->told.steps;
 	since.compute_us -= machine->told.compute_us;
 	since.exposed_us -= machine->told.exposed_us;
@@ -256,7 +256,10 @@ static void count_offer(struct cluster *cluster, uint32_t rank)
 {
 	struct node_status status;
 	node_status(cluster->machines[rank].node, cluster->now_us, &status);
-	struct turn *turn = turn_of(cluster, status.round + 1);
+	/* An offer behind which a round is still on its way is for the one after it. */
+	struct machine *machine = &cluster->machines[rank];
+	machine->offered_round = u64_max(status.round, machine->offered_round) + 1;
+	struct turn *turn = turn_of(cluster, machine->offered_round);
 	turn->offers++;
 	turn->last_offer_us = cluster->now_us;
 }
@@ -278,6 +281,7 @@ static void work(struct cluster *cluster, uint32_t rank)
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
 		break;
 	case LEARNER_GIVES:
+		turn_of(cluster, machine->offered_round)->last_offer_us = cluster->now_us;
 		event = (struct event){.kind = EVENT_GRADIENT, .gradient.layer_index = (uint32_t)learner->given};
 		break;
 	case LEARNER_WANTS: event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)learner->wants}; break;

@@ -174,10 +174,10 @@ static bool go_forward(struct learner *learner, uint64_t now_us)
 static void end_step(struct learner *learner)
 {
 	struct tuition *tuition = learner->config.tuition;
-	if (tuition && learner->is_averaging && learner->is_usable)
-		tuition_apply(tuition, learner->config.rank, learner->number);
 	if (tuition)
 		learner->loss_sum += tuition_result(tuition, learner->config.rank).loss;
+	if (tuition && learner->is_averaging && learner->is_usable)
+		tuition_apply(tuition, learner->config.rank, learner->number);
 	learner->has_averaged = learner->is_averaging;
 	learner->is_computing = learner->is_averaging = false;
 	learner->times.compute_us += learner->step_us;
@@ -185,8 +185,11 @@ static void end_step(struct learner *learner)
 	learner->place = LEARNER_BOUNDARY;
 }
 
+/* Of the parameters, or of the present step's gradients, which are handed over one by one. */
 static void fill_offer(struct learner *learner, bool gradients, struct offer *ret_offer)
 {
+	if (learner->config.tuition && !gradients)
+		tuition_result(learner->config.tuition, learner->config.rank); /* theta with all its steps */
 	for (size_t l = 0; l < learner->config.layer_count && !gradients; l++)
 		learner->held[l] = false;
 	*ret_offer = (struct offer){
@@ -246,8 +249,8 @@ static enum learner_deed hand_over(struct learner *learner, uint64_t now_us)
 	return LEARNER_GIVES;
 }
 
-/* The forward pass is over. */
-static enum learner_deed turn_back(struct learner *learner, struct offer *ret_offer)
+/* The forward pass is over at clock_us. */
+static enum learner_deed turn_back(struct learner *learner, uint64_t now_us, struct offer *ret_offer)
 {
 	if (!learner->is_computing) { /* it has all layers of the last round */
 		learner->stopped = true;
@@ -255,6 +258,8 @@ static enum learner_deed turn_back(struct learner *learner, struct offer *ret_of
 		learner->wake_us = UINT64_MAX;
 		return LEARNER_NOTHING;
 	}
+	if (learner->is_averaging && learner->clock_us > now_us)
+		return LEARNER_NOTHING;
 	if (learner->is_averaging) {
 		learner->place = LEARNER_HANDING;
 		learner->wake_us = learner->clock_us + backward_us(learner, learner->position - 1);
@@ -286,7 +291,7 @@ enum learner_deed learner_advance(struct learner *learner, uint64_t now_us, stru
 	if (learner->place == LEARNER_FORWARD) {
 		begin_computing(learner);
 		if (go_forward(learner, now_us))
-			return turn_back(learner, ret_offer);
+			return turn_back(learner, now_us, ret_offer);
 		if (learner->clock_us <= now_us && learner->wants != awaited(learner)) {
 			learner->wants = awaited(learner);
 			return LEARNER_WANTS;

@@ -8,8 +8,6 @@
 
 #include "sim/dice.h"
 
-enum { ARRAY_COUNT = 6 }; /* theta, anchor, momentum, gradient, base, snapshot */
-
 #define SECOND UINT64_C(1000000)
 /* Nothing is lost and nobody dies here: that a slow line takes long to answer is no reason to send again or to give up. */
 #define NEVER_US (UINT64_C(1000000000) * SECOND)
@@ -27,22 +25,33 @@ size_t machine_layer_size(const struct scenario *scenario, const struct tuition 
 	return (size_t)fmax(1, round(value[MODEL_PARAMETERS] / value[MODEL_LAYERS] / value[MODEL_SCALE]));
 }
 
+/* Gives an array its place if it is needed; returns the next place. */
+static float *place(float *at, size_t size, bool is_needed, float **ret_array)
+{
+	*ret_array = is_needed ? at : NULL;
+	return is_needed ? at + size : at;
+}
+
 static void init_layers(struct machine *machine, const struct scenario *scenario, const struct tuition *tuition)
 {
+	const double *setting = scenario->settings.value;
+	bool has_gradients = setting[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS || setting[SYNC_WARMUP_STEPS] > 0;
+	bool has_base = setting[STRAGGLER_GRACE] > 0, has_snapshot = setting[SYNC_OVERLAP] == OVERLAP_STEPS;
 	size_t total = 0, count = machine_layer_count(scenario, tuition);
 	for (size_t l = 0; l < count; l++)
 		total += machine_layer_size(scenario, tuition, l);
-	machine->numbers = calloc(ARRAY_COUNT * total, sizeof *machine->numbers);
+	machine->numbers = calloc((3 + (size_t)has_gradients + has_base + has_snapshot) * total, sizeof *machine->numbers);
 	machine->layers = calloc(count, sizeof *machine->layers);
 	CHECK(machine->numbers != NULL);
 	CHECK(machine->layers != NULL);
 	float *at = machine->numbers;
 	for (size_t l = 0; l < count; l++) {
 		size_t size = machine_layer_size(scenario, tuition, l);
-		machine->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size,
-						    .gradient = at + 3 * size, .base = at + 4 * size,
-						    .snapshot = at + 5 * size};
-		at += ARRAY_COUNT * size;
+		machine->layers[l] = (struct layer){.size = size, .theta = at, .anchor = at + size, .momentum = at + 2 * size};
+		at += 3 * size;
+		at = place(at, size, has_gradients, &machine->layers[l].gradient);
+		at = place(at, size, has_base, &machine->layers[l].base);
+		at = place(at, size, has_snapshot, &machine->layers[l].snapshot);
 	}
 }
 

@@ -21,9 +21,10 @@ struct machine {
 	uint64_t deadline_us;
 	uint64_t bytes;        /* sent */
 	uint64_t steps;        /* done */
+	uint64_t offered_round; /* the round that its last offer is for */
 	uint64_t compute_since_us; /* begin of the stretch of steps without a wait */
 	uint64_t verdicts[VERDICT_COUNT]; /* of its layers, since the run began */
-	struct share told;     /* what report_round has been told, since the run began */
+	struct lap told;     /* what report_round has been told, since the run began */
 	bool finished;
 };
 

@@ -127,7 +127,7 @@ static FILE *line_file(struct report *report)
 	return !report->lines ? NULL : report->held ? report->held : report->lines;
 }
 
-void report_round(struct report *report, const struct share *share)
+void report_round(struct report *report, const struct lap *lap)
 {
 	FILE *file = line_file(report);
 	char loss[32];
@@ -137,12 +137,12 @@ void report_round(struct report *report, const struct share *share)
 		"{\"event\":\"round\",\"time_us\":%" PRIu64 ",\"node\":\"%s\",\"round\":%" PRIu64 ",\"steps\":%" PRIu64
 		",\"compute_us\":%" PRIu64 ",\"exposed_us\":%" PRIu64 ",\"waiting_us\":%" PRIu64 ",\"bytes\":%" PRIu64
 		",\"loss\":%s,\"verdicts\":{",
-		share->time_us, share->name, share->round, share->steps, share->compute_us, share->exposed_us,
-		share->waiting_us, share->bytes, number_text(share->loss, loss));
+		lap->time_us, lap->name, lap->round, lap->steps, lap->compute_us, lap->exposed_us,
+		lap->waiting_us, lap->bytes, number_text(lap->loss, loss));
 	const char *comma = "";
 	for (int v = 0; v < VERDICT_COUNT; v++)
-		if (share->verdicts[v] > 0) {
-			fprintf(file, "%s\"%s\":%" PRIu64, comma, verdict_names[v], share->verdicts[v]);
+		if (lap->verdicts[v] > 0) {
+			fprintf(file, "%s\"%s\":%" PRIu64, comma, verdict_names[v], lap->verdicts[v]);
 			comma = ",";
 		}
 	fprintf(file, "}}\n");

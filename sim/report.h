@@ -10,7 +10,7 @@
 #include "sim/tuition.h"
 
 /* A node's part of a round, or of the whole run. */
-struct share {
+struct lap {
 	uint64_t time_us;
 	const char *name;      /* of the node */
 	uint64_t round, steps;
@@ -39,7 +39,7 @@ struct report *report_open(const char *folder, const struct scenario *scenario, 
 bool report_close(struct report *report);
 
 /* A node has completed a round. */
-void report_round(struct report *report, const struct share *share);
+void report_round(struct report *report, const struct lap *lap);
 /* Measures the held-out loss of the anchors in layers at this point of the run. */
 void report_loss(struct report *report, uint64_t time_us, uint64_t tokens, uint64_t round, const struct layer *layers);
 /* What a node did with its time; the first ones are kept, for a picture. */

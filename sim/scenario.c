@@ -289,6 +289,9 @@ static int settle(struct draft *draft, struct line *why)
 		return error;
 	settle_method(draft);
 	settle_schedule(scenario);
+	const char *conflict = ring_settings_conflict(&scenario->settings);
+	if (conflict)
+		return line_fail(why, EDIT_ERROR_INVALID, "%s: [run] %s", draft->path, conflict);
 	if (value[RUN_TOKENS] == 0 && value[RUN_SECONDS] == 0)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: [run] tokens: not given, expected it or [run] seconds",
 				 draft->path);

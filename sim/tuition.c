@@ -15,7 +15,7 @@
 
 enum { INNER_FACTOR = 2 }; /* AdamW: m, then v */
 
-enum task { TASK_STEP, TASK_GRADIENT, TASK_APPLY };
+enum task { TASK_NONE, TASK_STEP, TASK_GRADIENT };
 
 struct pupil {
 	struct job job;
@@ -26,6 +26,7 @@ struct pupil {
 	float **inner; /* [layer_count][INNER_FACTOR x size] */
 	enum task task;
 	uint64_t number;
+	uint64_t owed_number;    /* step whose mean gradient is still to be applied, before the task; 0: none */
 	struct ailment ailment;
 	struct outcome outcome;
 };
@@ -108,10 +109,10 @@ static void compute_gradient(struct pupil *pupil, struct llama *model, uint32_t 
 }
 
 /* AdamW with the gradient that the model holds. A change that it makes is proportional to the rate. */
-static void apply(struct pupil *pupil, struct llama *model, double factor)
+static void apply(struct pupil *pupil, struct llama *model, uint64_t number, double factor)
 {
-	double rate = factor * schedule_rate(&pupil->tuition->schedule, pupil->number - 1);
-	pupil->outcome.is_finite = llama_step(model, &pupil->tuition->adamw, rate, pupil->number - pupil->inner_step,
+	double rate = factor * schedule_rate(&pupil->tuition->schedule, number - 1);
+	pupil->outcome.is_finite = llama_step(model, &pupil->tuition->adamw, rate, number - pupil->inner_step,
 					      &pupil->outcome.norm);
 }
 
@@ -138,14 +139,17 @@ static void run_pupil(struct job *job, unsigned thread)
 	size_t middle = pupil->tuition->layer_count / 2;
 	for (unsigned l = 0; l < pupil->tuition->layer_count; l++)
 		llama_bind(model, l, pupil->layers[l].theta, pupil->inner[l]);
-	if (pupil->task != TASK_APPLY)
+	if (pupil->owed_number > 0) {
+		exchange(pupil, model, false);
+		apply(pupil, model, pupil->owed_number, 1);
+		pupil->owed_number = 0;
+	}
+	if (pupil->task != TASK_NONE)
 		compute_gradient(pupil, model, pupil->tuition->tokens[thread]);
 	if (pupil->task == TASK_GRADIENT)
 		exchange(pupil, model, true);
-	if (pupil->task == TASK_APPLY)
-		exchange(pupil, model, false);
-	if (pupil->task != TASK_GRADIENT)
-		apply(pupil, model, pupil->task == TASK_STEP ? pupil->ailment.factor : 1);
+	if (pupil->task == TASK_STEP)
+		apply(pupil, model, pupil->number, pupil->ailment.factor);
 	if (pupil->task == TASK_STEP && pupil->ailment.leaves_nan)
 		pupil->layers[middle].theta[pupil->layers[middle].size / 2] = NAN;
 }
@@ -346,18 +350,27 @@ void tuition_gradient(struct tuition *tuition, uint32_t rank, uint64_t number, s
 
 void tuition_apply(struct tuition *tuition, uint32_t rank, uint64_t number)
 {
-	begin(tuition, rank, TASK_APPLY, number, (struct ailment){.factor = 1});
+	struct pupil *pupil = &tuition->pupils[rank];
+	pool_wait(tuition->pool, &pupil->job);
+	CHECK(pupil->owed_number == 0);
+	pupil->owed_number = number;
 }
 
 struct outcome tuition_result(struct tuition *tuition, uint32_t rank)
 {
-	pool_wait(tuition->pool, &tuition->pupils[rank].job);
-	return tuition->pupils[rank].outcome;
+	struct pupil *pupil = &tuition->pupils[rank];
+	pool_wait(tuition->pool, &pupil->job);
+	if (pupil->owed_number > 0) {
+		begin(tuition, rank, TASK_NONE, pupil->owed_number, (struct ailment){.factor = 1});
+		pool_wait(tuition->pool, &pupil->job);
+	}
+	return pupil->outcome;
 }
 
 void tuition_restart(struct tuition *tuition, uint32_t rank, uint64_t number)
 {
 	CHECK(number >= 1);
+	tuition_result(tuition, rank);
 	for (size_t l = 0; l < tuition->layer_count; l++)
 		tuition_forget(tuition, rank, l);
 	tuition->pupils[rank].inner_step = number - 1;

@@ -27,7 +27,7 @@ struct ailment {
 struct outcome {
 	double loss;    /* nats per token */
 	double norm;    /* of the gradient before clipping; after tuition_step or tuition_apply */
-	bool is_finite; /* otherwise no step was taken */
+	bool is_finite; /* otherwise no step was taken; as norm */
 };
 
 /* Opens model and data of the scenario, with as many models as threads. NULL: why is one line, *ret_error its code.
@@ -39,17 +39,17 @@ void tuition_close(struct tuition *tuition);
 /* Layers of the model, elements of one. */
 size_t tuition_layer_count(const struct tuition *tuition);
 size_t tuition_layer_size(const struct tuition *tuition, size_t layer_index);
-/* Begins pupil rank: fills theta of its layers with the initial parameters, and trains it from now on. layers [layer_count], with
- * gradient if there is to be a tuition_gradient, must outlive it. */
+/* Begins pupil rank: fills theta of its layers with the initial parameters, and trains it from now on. layers
+ * [layer_count], with gradient if there is to be a tuition_gradient, must outlive it. */
 void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers);
 
 /* Begins a whole step with that number, counted from 1: gradient, then AdamW on theta. */
 void tuition_step(struct tuition *tuition, uint32_t rank, uint64_t number, struct ailment ailment);
 /* Begins one that ends with the gradient in the layers' `gradient`. */
 void tuition_gradient(struct tuition *tuition, uint32_t rank, uint64_t number, struct ailment ailment);
-/* Begins AdamW on theta with what is there. */
+/* AdamW on theta with what is there, which must stay: done with the pupil's next job, or by tuition_result. */
 void tuition_apply(struct tuition *tuition, uint32_t rank, uint64_t number);
-/* Waits for what was begun last for the pupil, and tells its outcome. */
+/* Waits for everything that was begun for the pupil, and tells its outcome. */
 struct outcome tuition_result(struct tuition *tuition, uint32_t rank);
 /* Forgets the optimiser's state: steps from that number on count as its first. Nothing may be under way. */
 void tuition_restart(struct tuition *tuition, uint32_t rank, uint64_t number);

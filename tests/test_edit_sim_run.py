@@ -34,6 +34,7 @@ BAD = [  # text, and what the line must say
     ("[run]\ntokens = 1\ntokens = 2\n", ":3: [run] tokens: given twice"),
     ("[run]\nmethod = sgd\n", ':2: method: "sgd" does not fit, expected', "local-sgd"),
     ("[run]\nsync.interval = 0\n", ":2: sync.interval: 0 is out of range"),
+    (BEGIN + "[run]\nmethod = ddp\nsync.period = 5\n", ": [run] sync.period has no meaning"),
     ("[run]\nnode.name = a\n", ":2: node.name: a setting of one daemon"),
     ("seed = 1\n", ":1: seed: stands outside a [section]"),
     ("[ring]\na = 1\n", ":2: [ring]: unknown section, expected run, model, data, nodes or node NAME"),
@@ -109,15 +110,16 @@ def bytes_of(out):
 
 
 def same_scenario_gives_the_same_bytes_on_any_number_of_threads():
-    node = {"node n1": {"speed": 0.7, "speed.spread": 0.3}}
-    for out, threads in (("one", "1"), ("two", "2"), ("again", "2")):
-        lines_of(REAL, node, out, ("--threads", threads))
-    check(bytes_of("one") == bytes_of("two"), "one thread and two give different bytes")
-    check(bytes_of("two") == bytes_of("again"), "two runs give different bytes")
+    for method in ("edit", "co2", "ddp"):
+        changes = {"run": {"method": method, "tokens": 30000}, "node n1": {"speed": 0.7, "speed.spread": 0.3}}
+        for out, threads in (("one", "1"), ("two", "2"), ("again", "2")):
+            lines_of(REAL, changes, out, ("--threads", threads))
+        check(bytes_of("one") == bytes_of("two"), f"{method}: one thread and two give different bytes")
+        check(bytes_of("two") == bytes_of("again"), f"{method}: two runs give different bytes")
 
 
 def loss_falls_with_every_method():
-    for method in ("edit", "a-edit", "diloco", "local-sgd"):
+    for method in ("edit", "a-edit", "diloco", "local-sgd", "co2", "ddp"):
         period = {"sync.period": 5} if method == "a-edit" else {}
         events = lines_of(REAL, {"run": {"method": method, **period}})
         first, last = events["eval"][0]["loss"], events["eval"][-1]["loss"]
@@ -174,6 +176,30 @@ def forward_hides_what_none_exposes():
     check(hidden < 0.9 * exposed, f"{hidden} us with overlap, {exposed} us without")
 
 
+def ddp_hides_what_its_backward_pass_covers():
+    events = lines_of(TIMING, {"run": {"method": "ddp"}})["round"]
+    ring_s, backward_s = 2 * 7 / 8 * 4 * 100e6 / 125e6, 2 / 3 * 11 / 12  # until the first gradient is there nothing is sent
+    check(abs(1e-6 * events[8]["exposed_us"] / (ring_s - backward_s) - 1) < 0.02, f"{events[8]}, expected {ring_s - backward_s}")
+    check(events[8]["steps"] == 1 and events[8]["compute_us"] == 1000000, f"{events[8]}")
+
+
+def late_nodes_hold_nobody_up():
+    slow = {"node n1": {"straggler.consistent": 4}}
+    waits = lines_of(REAL, slow)["end"][0]
+    events = lines_of(REAL, {"run": {"straggler.grace": 1.5}, **slow})
+    late = {e["node"] for e in events["round"] if e["verdicts"].get("late")}
+    check(late == {"n1"}, f"late: {late}")
+    check(events["end"][0]["waiting_us"] < waits["waiting_us"] / 2, f"{events['end']}, without grace {waits}")
+    check(events["end"][0]["loss"] < 3.7, f"{events['end']}")
+
+
+def gradients_are_averaged_while_it_warms_up():
+    events = lines_of(REAL, {"run": {"sync.warmup_steps": 10}})
+    steps = [e["steps"] for e in events["round"] if e["node"] == "n0"]
+    check(steps[:10] == [0] + 9 * [1] and steps[10:13] == [5, 4, 4], f"steps by rounds: {steps}")
+    check(events["end"][0]["loss"] < 3.7, f"{events['end']}")
+
+
 def bad_nodes_are_left_out():
     for fault, verdict in (("nan", "nonfinite"), ("scale", "outlier")):
         node = {f"{fault}.from": 60, f"{fault}.steps": 4, f"{fault}.every": 0}
@@ -223,6 +249,7 @@ def bad_arguments_get_one_line_and_status_2():
 
 TESTS = (same_scenario_gives_the_same_bytes_on_any_number_of_threads, loss_falls_with_every_method, others_wait_for_a_slow_node,
          speeds_and_stragglers_add_up, ring_takes_as_long_as_the_formula_says, forward_hides_what_none_exposes,
+         ddp_hides_what_its_backward_pass_covers, late_nodes_hold_nobody_up, gradients_are_averaged_while_it_warms_up,
          bad_nodes_are_left_out, pictures_are_drawn, bad_scenarios_get_one_line_and_the_right_status,
          bad_arguments_get_one_line_and_status_2)
 
