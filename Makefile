@@ -40,7 +40,7 @@ MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward l
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder corpus say cmdline threads drill origin eval sample \
           train_options member train
 SIM    := heap parcel trainee formula share ledger ballot trace setup citizen stage mishap world \
-          scenario pool tuition learner report machine cluster plot meter study
+          scenario pool tuition learner report machine cluster plot meter study recording rehearsal rehearse
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
@@ -56,7 +56,7 @@ HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_library.py test_tidy.py test_verdict.py \
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_edit_sim_rehearse.py test_library.py test_tidy.py test_verdict.py \
            test_bootstrap.py test_install.py test_system.py test_demo.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm

@@ -168,6 +168,22 @@ static void measure_loss(struct cluster *cluster, uint64_t round)
 	report_loss(cluster->report, cluster->now_us, cluster->tokens, round, cluster->machines[0].layers);
 }
 
+/* How long the round that a node has just completed took from the last offer on, as far as the node knows. */
+static uint64_t transfer_us(const struct cluster *cluster, uint32_t rank)
+{
+	const struct node *node = cluster->machines[rank].node;
+	struct node_status status;
+	struct node_peer own, peer;
+	uint64_t last_us = 0;
+	node_status(node, cluster->now_us, &status);
+	node_peer(node, rank, cluster->now_us, &own);
+	for (uint32_t other = 0; other < cluster->scenario->host_count; other++) {
+		node_peer(node, other, cluster->now_us, &peer);
+		last_us = u64_max(last_us, peer.lateness_us);
+	}
+	return status.sync_us - u64_min(status.sync_us, last_us - own.lateness_us);
+}
+
 /* What a machine has done since it was told last. */
 static void end_round(struct cluster *cluster, uint32_t rank, uint64_t round)
 {
@@ -186,7 +202,8 @@ static void end_round(struct cluster *cluster, uint32_t rank, uint64_t round)
 	for (int v = 0; v < VERDICT_COUNT; v++)
 		since.verdicts[v] -= machine->told.verdicts[v];
 	machine->told = now;
-	report_round(cluster->report, &since);
+	since.transfer_us = transfer_us(cluster, rank);
+	report_round(cluster->report, rank, &since);
 	if (rank == 0 && is_loss_due(cluster))
 		measure_loss(cluster, round);
 }

@@ -100,12 +100,26 @@ void learner_schedule(struct learner *learner, uint64_t steps, bool gradients)
 
 /* ---- Steps ---- */
 
+/* The same for a node that repeats what was recorded. */
+static uint64_t recorded_step_us(const struct host *host, uint64_t number)
+{
+	uint64_t all = 0, at;
+	for (size_t i = 0; i < host->pace_count; i++)
+		all += host->paces[i].steps;
+	at = (number - 1) % all;
+	for (size_t i = 0;; at -= host->paces[i++].steps)
+		if (at < host->paces[i].steps)
+			return host->paces[i].step_us;
+}
+
 /* How long the step with that number takes if it begins now. */
 static uint64_t draw_step_us(const struct learner *learner, uint64_t number, uint64_t now_us)
 {
 	const struct scenario *scenario = learner->config.scenario;
 	const double *value = host_of(learner)->value;
 	uint64_t seed = (uint64_t)scenario->value[RUN_SEED];
+	if (host_of(learner)->pace_count > 0)
+		return recorded_step_us(host_of(learner), number);
 	struct dice own = dice_at(seed, 1 + learner->config.rank, number), all = dice_at(seed, 0, number);
 	double seconds = (1 + value[HOST_SPREAD] * (2 * dice_unit(&own) - 1)) / value[HOST_SPEED] * value[HOST_CONSISTENT];
 	if (dice_between(&all, 0, scenario->host_count - 1) == learner->config.rank)

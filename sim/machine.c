@@ -22,6 +22,8 @@ size_t machine_layer_size(const struct scenario *scenario, const struct tuition 
 	const double *value = scenario->value;
 	if (tuition)
 		return tuition_layer_size(tuition, layer_index);
+	if (scenario->layer_sizes)
+		return (size_t)round((double)scenario->layer_sizes[layer_index] / value[MODEL_SCALE]);
 	return (size_t)fmax(1, round(value[MODEL_PARAMETERS] / value[MODEL_LAYERS] / value[MODEL_SCALE]));
 }
 

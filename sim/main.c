@@ -1,5 +1,5 @@
 /* edit-sim: runs simulated rings and prints one line; a failing one prints its seed and the end of its trace. `edit-sim run` runs an
- * experiment instead (sim/study.h). */
+ * experiment instead (sim/study.h), `edit-sim rehearse` a recorded ring (sim/rehearse.h). */
 
 #include <argp.h>
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/layer.h"
+#include "sim/rehearse.h"
 #include "sim/study.h"
 #include "sim/world.h"
 
@@ -23,7 +24,9 @@ static const char description[] =
 	"Runs rings of simulated peers in virtual time, everything drawn from a seed, and checks every event.\v"
 	"What is not given is drawn from the seed. The same seed and numbers give the same hash on every run. Exit status: 0 all "
 	"rings ended well, 1 one did not (its seed and the end of its trace are printed), 2 usage.\n\n"
-	"`edit-sim run SCENARIO.ini` runs an experiment with the real model instead: see `edit-sim run --help`.";
+	"`edit-sim run SCENARIO.ini` runs an experiment with the real model instead: see `edit-sim run --help`. "
+	"`edit-sim rehearse TRACE.jsonl` tells what a recorded ring would have done under other settings: see `edit-sim rehearse "
+	"--help`.";
 
 static const struct argp_option options[] = {
 	{"seed", 's', "SEED", 0, "the seed of one ring (default 1)", 0},
@@ -194,10 +197,14 @@ static int run_many(const struct arguments *arguments, bool is_drawn)
 
 int main(int argc, char **argv)
 {
-	static char run_name[] = "edit-sim run";
+	static char run_name[] = "edit-sim run", rehearse_name[] = "edit-sim rehearse";
 	if (argc > 1 && strcmp(argv[1], "run") == 0) {
 		argv[1] = run_name;
 		return study_main(argc - 1, argv + 1);
+	}
+	if (argc > 1 && strcmp(argv[1], "rehearse") == 0) {
+		argv[1] = rehearse_name;
+		return rehearse_main(argc - 1, argv + 1);
 	}
 	struct arguments arguments = {.config = {.faults = UINT_MAX}, .first = 1, .last = 1};
 	const struct argp argp = {.options = options, .parser = read_option, .doc = description};

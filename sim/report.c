@@ -32,6 +32,8 @@ struct report {
 	struct mark mark;
 	double last_loss;
 	unsigned stretch_count;
+	report_listener *listener; /* NULL: none */
+	void *listener_arg;
 	bool failed;
 };
 
@@ -127,8 +129,16 @@ static FILE *line_file(struct report *report)
 	return !report->lines ? NULL : report->held ? report->held : report->lines;
 }
 
-void report_round(struct report *report, const struct lap *lap)
+void report_listen(struct report *report, report_listener *listener, void *arg)
 {
+	report->listener = listener;
+	report->listener_arg = arg;
+}
+
+void report_round(struct report *report, uint32_t rank, const struct lap *lap)
+{
+	if (report->listener)
+		report->listener(report->listener_arg, rank, lap);
 	FILE *file = line_file(report);
 	char loss[32];
 	if (!file)
@@ -195,6 +205,8 @@ static void print_table(const char *method, const struct totals *totals, double 
 void report_end(struct report *report, const struct totals *totals)
 {
 	char method[SETTING_TEXT_MAX + 1], loss[32], rate_text[32];
+	if (report->listener)
+		return;
 	settle(report);
 	setting_format(METHOD, report->scenario->settings.value[METHOD], method);
 	number_text(report->last_loss, loss);

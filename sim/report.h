@@ -16,6 +16,7 @@ struct lap {
 	uint64_t round, steps;
 	uint64_t compute_us, exposed_us, waiting_us;
 	uint64_t bytes;        /* sent */
+	uint64_t transfer_us;  /* from the last node's offer, as it was heard of, to the end of the round; of one round only */
 	double loss;           /* mean training loss, nats per token; NaN: unknown */
 	uint64_t verdicts[VERDICT_COUNT]; /* of its layers */
 };
@@ -38,8 +39,12 @@ struct report *report_open(const char *folder, const struct scenario *scenario, 
 /* Ends it and releases it; false if something could not be written. NULL is allowed. */
 bool report_close(struct report *report);
 
+/* From now on rounds are told to the listener, and nothing is written or printed. */
+typedef void report_listener(void *arg, uint32_t rank, const struct lap *lap);
+void report_listen(struct report *report, report_listener *listener, void *arg);
+
 /* A node has completed a round. */
-void report_round(struct report *report, const struct lap *lap);
+void report_round(struct report *report, uint32_t rank, const struct lap *lap);
 /* Measures the held-out loss of the anchors in layers at this point of the run. */
 void report_loss(struct report *report, uint64_t time_us, uint64_t tokens, uint64_t round, const struct layer *layers);
 /* What a node did with its time; the first ones are kept, for a picture. */

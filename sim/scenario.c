@@ -312,15 +312,24 @@ static int settle(struct draft *draft, struct line *why)
 	return 0;
 }
 
-int scenario_open(struct scenario *scenario, const char *path, struct line *why)
+void scenario_init(struct scenario *scenario, uint32_t host_count)
 {
-	struct draft draft = {.scenario = scenario, .path = path, .is_own = calloc(MEMBER_COUNT_MAX, sizeof *draft.is_own)};
-	*scenario = (struct scenario){.settings = ring_settings_standard(),
-				      .hosts = calloc(MEMBER_COUNT_MAX, sizeof(struct host))};
-	CHECK(draft.is_own != NULL);
+	*scenario = (struct scenario){.settings = ring_settings_standard(), .host_count = host_count,
+				      .hosts = calloc(host_count, sizeof(struct host))};
 	CHECK(scenario->hosts != NULL);
 	for (enum scenario_key i = 0; i < SCENARIO_KEY_COUNT; i++)
 		scenario->value[i] = rows[i].standard;
+	for (uint32_t rank = 0; rank < host_count; rank++)
+		for (enum host_key i = 0; i < HOST_KEY_COUNT; i++)
+			scenario->hosts[rank].value[i] = host_rows[i].standard;
+}
+
+int scenario_open(struct scenario *scenario, const char *path, struct line *why)
+{
+	struct draft draft = {.scenario = scenario, .path = path, .is_own = calloc(MEMBER_COUNT_MAX, sizeof *draft.is_own)};
+	CHECK(draft.is_own != NULL);
+	scenario_init(scenario, MEMBER_COUNT_MAX);
+	scenario->host_count = 0; /* those that are listed */
 	for (enum host_key i = 0; i < HOST_KEY_COUNT; i++)
 		draft.common[i] = host_rows[i].standard;
 	int error = inifile_read(path, take, &draft, why);

@@ -111,15 +111,23 @@ enum host_key {
 	HOST_KEY_COUNT
 };
 
+/* How long each of some steps took. */
+struct pace {
+	uint64_t steps, step_us;
+};
+
 struct host {
 	char name[TEXT_NAME_MAX + 1];
 	double value[HOST_KEY_COUNT];
+	const struct pace *paces; /* [pace_count] in the order in which they come, again and again, instead of a speed; borrowed */
+	size_t pace_count;
 };
 
 struct scenario {
 	double value[SCENARIO_KEY_COUNT];
 	char *text[SCENARIO_KEY_COUNT]; /* TEXT: as given, paths from where the program runs; NULL: not given */
 	struct ring_settings settings;
+	const uint64_t *layer_sizes;    /* [layers] timing: elements of each instead of equal ones; NULL: equal; borrowed */
 	uint32_t host_count;
 	struct host *hosts;             /* [host_count] in ring order */
 };
@@ -128,6 +136,8 @@ struct scenario {
  * was expected (what is missing has no line); EDIT_ERROR_SYSTEM: the file cannot be read. On success the scenario is the
  * caller's to scenario_close. */
 int scenario_open(struct scenario *scenario, const char *path, struct line *why);
+/* Every key at its default and so many nodes without a name: a scenario that is made rather than read. */
+void scenario_init(struct scenario *scenario, uint32_t host_count);
 void scenario_close(struct scenario *scenario);
 
 /* Whether a burst of the three keys from `from` on (from, steps, every) covers the step with that number, counted from 1. */

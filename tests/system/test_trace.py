@@ -191,6 +191,37 @@ def test_follow_writes_a_first_line_for_another_daemon(ring):
     assert lines[-1]["end_us"] < lines[-3]["end_us"]
 
 
+def record(ring, interval, steps):
+    """A file with the trace of a ring of three, of which the last one is slow."""
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(interval=interval)
+    r.start()
+    for node, step_ms in zip(r.nodes, (10, 10, 30)):
+        node.start_worker("--steps", steps, "--step-ms", step_ms)
+    r.wait_until_finished(60)
+    path = r.nodes[0].folder / "trace.jsonl"
+    with open(path, "wb") as file:
+        subprocess.run(command_line(r.nodes[0]), stdout=file, check=True)
+    return path
+
+
+def rehearse(path, *words):
+    done = subprocess.run([BUILD / "edit-sim", "rehearse", "--json", path, *words], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", (done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def test_trace_of_a_real_ring_foretells_rounds_of_another_interval(ring):
+    told = rehearse(record(ring, 4, 80), "--set", "sync.interval=16")
+    assert abs(told["error_percent"]) < 25
+    assert told["recorded"]["members"][0]["waiting_percent"] > 30 > told["recorded"]["members"][2]["waiting_percent"]
+    measured = rehearse(record(ring, 16, 160))["recorded"]
+    for key in ("round_s", "tokens_per_second"):
+        assert 0.75 < told["rehearsed"][key] / measured[key] < 1.33, (key, told["rehearsed"], measured)
+    assert abs(told["rehearsed"]["waiting_percent"] - measured["waiting_percent"]) < 15
+
+
 def test_words_that_mean_nothing_exit_2(ring):
     r = ring(1)
     for words in (["--since", "0"], ["--last", "0"], ["--since", "x"], ["--last", "-1"], ["--watch"], ["x"],
