@@ -229,6 +229,9 @@ bool part_return(struct sync *sync, uint32_t most, struct actions *actions)
 {
 	uint32_t end = sync->offered && sync->behind ? sync->layer_count : 0;
 	bool is_any = sync->next_return < end;
+	/* The worker stops at the end of its interval, whether this round is agreed on by then or not. */
+	if (is_any && sync->next_return == 0 && setting(sync, SYNC_PERIOD) == 0)
+		actions_add(actions, ACTION_SCHEDULE)->number = (uint64_t)setting(sync, SYNC_INTERVAL);
 	for (; sync->next_return < end && most > 0; sync->next_return++, most--) {
 		uint32_t index = sync->next_return;
 		const struct layer *memory = &sync->layers[index];
