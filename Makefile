@@ -56,7 +56,7 @@ HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_edit_sim_rehearse.py test_library.py test_tidy.py test_verdict.py \
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py test_library.py test_tidy.py test_verdict.py \
            test_bootstrap.py test_install.py test_system.py test_demo.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
@@ -68,7 +68,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check checks tidy objects mutants bench fuzz corpus demo install clean
+.PHONY: FORCE all check checks tidy objects mutants bench fuzz corpus experiments experiments-full demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -198,6 +198,13 @@ $(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(B)/proto.a $(B)/c
 bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/worker.py --program $(B)/bench/worker_bench
 	@bench/overlap.py --build $(B)
+
+# ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
+
+experiments: $(B)/edit-sim
+	@experiments/virtual.py --build $(B) --out $(B)/experiments
+experiments-full: $(B)/edit-sim
+	@experiments/virtual.py --size full --build $(B) --out $(B)/experiments
 
 # ---- The demonstration -----------------------------------------------------------------------------------------------
 
