@@ -56,8 +56,9 @@ HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py test_library.py test_tidy.py test_verdict.py \
-           test_bootstrap.py test_install.py test_system.py test_demo.py
+SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
+           test_library.py test_tidy.py test_verdict.py \
+           test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
@@ -131,7 +132,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests.a $(B)/daemon.a $(B)/worker.a $(B)/ctl.a
 $(addprefix $(B)/tests/,$(PROBES)): $(B)/tests/%: $(B)/tests/%.o $(B)/worker.a $(B)/proto.a $(B)/core.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -lzmq -lprotobuf-c $(WORKER_LIBS)
-run/test_system.py: $(addprefix $(B)/tests/,$(PROBES))
+run/test_system.py run/test_real.py: $(addprefix $(B)/tests/,$(PROBES))
 
 # One line per test, its output only if it fails, and one line at the end; make -j runs them side by side.
 CHECKED := $(TESTS) $(SCRIPTS) $(if $(SAN)$(findstring clang,$(CC)),,tidy)

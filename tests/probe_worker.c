@@ -24,6 +24,8 @@ struct probe {
 	uint64_t size;          /* elements of the first layer; the others have one more each */
 	uint64_t steps;
 	unsigned step_ms;
+	bool has_passes;        /* a third of step_ms is a forward pass, layer by layer; step_ms is all of a step */
+	uint64_t moving;        /* elements of each layer that a step changes, the first ones */
 	double scale;           /* of a step's change */
 	double begin;           /* initial theta */
 	int64_t nan_theta_step, nan_loss_step, spike_step; /* steps that do harm; -1: none */
@@ -93,9 +95,9 @@ static int average(struct edit_worker *worker, const struct probe *probe, float 
 static void step_layer(struct edit_worker *worker, const struct probe *probe, unsigned layer, uint64_t step, const float *change)
 {
 	float *theta = edit_worker_theta(worker, layer);
-	uint64_t size = probe->size + layer;
+	uint64_t size = probe->size + layer, moving = size < probe->moving ? size : probe->moving;
 	edit_worker_step_begin(worker, layer);
-	for (uint64_t i = 0; i < size; i++) {
+	for (uint64_t i = 0; i < moving; i++) {
 		if ((int64_t)step == probe->tear_step && layer == 0 && i == size / 2)
 			raise(SIGKILL);
 		theta[i] += change ? change[i] : change_of(worker, probe, step, i);
@@ -105,21 +107,49 @@ static void step_layer(struct edit_worker *worker, const struct probe *probe, un
 	edit_worker_step_end(worker, layer);
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void sleep_until(uint64_t time_us)
+{
+	struct timespec time = {.tv_sec = (time_t)(time_us / 1000000), .tv_nsec = (long)(time_us % 1000000) * 1000};
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0)
+		;
+}
+
+/* Takes the layers in order; with passes it computes in each as long as in any other. Returns when the rest of the
+ * step ends; 0: the run has ended. */
+static uint64_t go_forward(struct edit_worker *worker, const struct probe *probe)
+{
+	uint64_t step_us = 1000 * (uint64_t)probe->step_ms, end_us = now_us();
+	for (unsigned i = 0; i < probe->layer_count; i++) {
+		int result = edit_worker_acquire(worker, i, NULL);
+		if (result < 0)
+			give_up(worker, "acquire");
+		if (result == EDIT_WORKER_STOP)
+			return 0;
+		uint64_t taken_us = now_us();
+		end_us = taken_us > end_us ? taken_us : end_us;
+		if (probe->has_passes)
+			sleep_until(end_us += step_us / 3 / probe->layer_count);
+	}
+	return end_us + (probe->has_passes ? step_us - step_us / 3 : step_us);
+}
+
 /* The training loop; returns when it is to end. */
 static void train(struct edit_worker *worker, const struct probe *probe, float *const *changes)
 {
 	for (uint64_t step = edit_worker_step(worker); step < probe->steps; step = edit_worker_step(worker)) {
-		for (unsigned i = 0; i < probe->layer_count; i++) {
-			int result = edit_worker_acquire(worker, i, NULL);
-			if (result < 0)
-				give_up(worker, "acquire");
-			if (result == EDIT_WORKER_STOP)
-				return;
-		}
+		uint64_t end_us = go_forward(worker, probe);
+		if (end_us == 0)
+			return;
 		if ((int64_t)step == probe->die_step)
 			raise(SIGKILL);
-		struct timespec pause = {.tv_sec = probe->step_ms / 1000, .tv_nsec = probe->step_ms % 1000 * 1000000L};
-		nanosleep(&pause, NULL);
+		sleep_until(end_us);
 		bool is_averaging = edit_worker_averages_gradients(worker);
 		int averaged = is_averaging ? average(worker, probe, changes, step) : 0;
 		if (averaged < 0)
@@ -139,13 +169,16 @@ static void train(struct edit_worker *worker, const struct probe *probe, float *
 	}
 }
 
-enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_DIE_HANDING, SEEN_BEGIN, SEEN_ATTACH_ONLY };
+enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_DIE_HANDING, SEEN_BEGIN,
+       SEEN_ATTACH_ONLY, SEEN_MOVING };
 
 static const struct argp_option option_table[] = {
 	{"layers", 'l', "N", 0, "Layers", 0},
 	{"size", 'z', "N", 0, "Elements of the first layer", 0},
 	{"steps", 'n', "N", 0, "Steps in all", 0},
 	{"step-ms", 'm', "MS", 0, "Time of a step", 0},
+	{"passes", 'p', NULL, 0, "A third of a step is a forward pass that takes layer after layer", 0},
+	{"moving", SEEN_MOVING, "N", 0, "Elements of a layer that a step changes", 0},
 	{"scale", 'a', "X", 0, "Size of a step's change", 0},
 	{"begin", SEEN_BEGIN, "X", 0, "Initial theta", 0},
 	{"fact", 'f', "KEY=VALUE", 0, "Adds a fact", 0},
@@ -167,6 +200,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case 'z': probe->size = (uint64_t)atoll(text); break;
 	case 'n': probe->steps = (uint64_t)atoll(text); break;
 	case 'm': probe->step_ms = (unsigned)atoi(text); break;
+	case 'p': probe->has_passes = true; break;
+	case SEEN_MOVING: probe->moving = (uint64_t)atoll(text); break;
 	case 'a': probe->scale = atof(text); break;
 	case SEEN_BEGIN: probe->begin = atof(text); break;
 	case 'f':
@@ -199,6 +234,7 @@ int main(int argc, char **argv)
 	struct probe probe = {.layer_count = 3,
 			      .size = 1000,
 			      .steps = 100,
+			      .moving = UINT64_MAX,
 			      .scale = 1e-3,
 			      .begin = 0.5,
 			      .nan_theta_step = -1,
