@@ -267,7 +267,7 @@ def law_contract(tree):
 
 def law_dead(tree):
     scripts = "\n".join(text for path, text in tree.files.items()
-                        if path.startswith((".ci/", "docs/", "systemd/", "tests/", "tools/", "bench/")) or
+                        if path.startswith((".ci/", "docs/", "systemd/", "tests/", "tools/", "bench/", "experiments/")) or
                         path in ("Makefile", "README.md", "bootstrap"))
     included = {header for _, text in tree.of_kind(".c", ".h") for _, header, _ in includes(text)}
     for path, _ in tree.of_kind(".c", ".h", ".py", ".sh"):
