@@ -116,7 +116,7 @@ def test_late_member_does_not_hold_the_ring_and_counts_later(ring):
 
 
 def test_methods_follow_each_other_on_a_running_ring(ring):
-    r = ring(3)
+    r = ring(4)
     r.start()
     r.start_workers("--steps", 100000, "--step-ms", 1)
     r.nodes[0].wait_for_round(2)
