@@ -97,9 +97,10 @@ static bool section_is_known(const char *section)
 	return false;
 }
 
-static int take(void *arg, const char *section, const char *key, const char *value, struct line *why)
+static int take(void *arg, const char *section, const char *key, const char *value, int line_number, struct line *why)
 {
 	struct reader *reader = arg;
+	(void)line_number;
 	if (strcmp(section, "members") == 0)
 		return take_member(reader, key, value, why);
 	if (section[0] == 0 && strcmp(key, setting_at(METHOD)->name) != 0)

@@ -77,7 +77,7 @@ static int take(void *user, const char *section, const char *key, const char *va
 	struct line why = {""};
 	if (reader->error)
 		return 0;
-	int error = reader->take(reader->arg, section, key, value, &why);
+	int error = reader->take(reader->arg, section, key, value, reader->line_number, &why);
 	return error ? reader_fail(reader, error, why.text) : 1;
 }
 

@@ -392,7 +392,9 @@ static void end(struct cluster *cluster)
 			totals.left_out += v == VERDICT_ACCEPTED ? 0 : machine->verdicts[v];
 		report_stretch(cluster->report, rank, STRETCH_COMPUTE, machine->compute_since_us, cluster->now_us);
 	}
-	report_end(cluster->report, &totals);
+	cluster->failed = report_model(cluster->report, cluster->machines[0].layers, cluster->why) != 0;
+	if (!cluster->failed)
+		report_end(cluster->report, &totals);
 }
 
 bool cluster_run(const struct scenario *scenario, struct tuition *tuition, struct report *report, cluster_watch *watch,

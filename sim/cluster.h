@@ -9,8 +9,8 @@
 /* Called now and then with the part of the budget that is used, 0 to 1. */
 typedef void cluster_watch(void *arg, double part);
 
-/* Runs the scenario to its end, from the first hello on. tuition: NULL for times only. false: the members' states differ, or
- * nothing moves any more; why is one line. */
+/* Runs the scenario to its end, from the first hello on. tuition: NULL for times only. false: the members' states differ,
+ * nothing moves any more, or the model cannot be written; why is one line. */
 bool cluster_run(const struct scenario *scenario, struct tuition *tuition, struct report *report, cluster_watch *watch,
 		 void *arg, struct line *why);
 

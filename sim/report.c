@@ -25,6 +25,7 @@ struct mark {
 struct report {
 	const struct scenario *scenario;
 	struct tuition *tuition;
+	const char *folder; /* NULL: no files */
 	FILE *lines, *losses, *stretches;
 	FILE *held;        /* lines behind the measurement under way; NULL: there is none */
 	char *held_text;
@@ -71,6 +72,7 @@ struct report *report_open(const char *folder, const struct scenario *scenario, 
 	CHECK(report != NULL);
 	report->scenario = scenario;
 	report->tuition = tuition;
+	report->folder = folder;
 	report->last_loss = NAN;
 	if (!folder)
 		return report;
@@ -185,6 +187,15 @@ void report_stretch(struct report *report, uint32_t rank, enum stretch stretch, 
 }
 
 /* ---- End ---- */
+
+int report_model(struct report *report, const struct layer *layers, struct line *why)
+{
+	char path[NAME_BYTES];
+	if (!report->folder || !report->tuition)
+		return 0;
+	snprintf(path, sizeof path, "%s/model", report->folder);
+	return tuition_save(report->tuition, layers, path, why);
+}
 
 static double percent(uint64_t part, const struct totals *totals)
 {

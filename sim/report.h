@@ -1,8 +1,8 @@
 #ifndef EDIT_SIM_REPORT_H
 #define EDIT_SIM_REPORT_H
 
-/* What a run leaves behind: in its folder lines.json (JSON, one object a line), loss.tsv and timeline.tsv for plots, and a
- * table on standard output. Nothing in it depends on the time of day or the number of threads. Losses are measured on
+/* What a run leaves behind: in its folder lines.json (JSON, one object a line), loss.tsv and timeline.tsv for plots, the
+ * model, and a table on standard output. Nothing in it depends on the time of day or the number of threads. Losses are measured on
  * threads beside the run; lines that come after one that is not ready are held back, so that the order is that of virtual
  * time. */
 
@@ -33,7 +33,7 @@ enum stretch { STRETCH_COMPUTE, STRETCH_EXPOSED, STRETCH_WAITING };
 
 struct report;
 
-/* Begins a report in the folder, which is made if it is not there; NULL: no files. tuition: where losses come from, NULL if
+/* Begins a report in the folder, which is made if it is not there; NULL: no files. It must outlive the report. tuition: where losses come from, NULL if
  * there are none. NULL: why is one line. */
 struct report *report_open(const char *folder, const struct scenario *scenario, struct tuition *tuition, struct line *why);
 /* Ends it and releases it; false if something could not be written. NULL is allowed. */
@@ -49,6 +49,9 @@ void report_round(struct report *report, uint32_t rank, const struct lap *lap);
 void report_loss(struct report *report, uint64_t time_us, uint64_t tokens, uint64_t round, const struct layer *layers);
 /* What a node did with its time; the first ones are kept, for a picture. */
 void report_stretch(struct report *report, uint32_t rank, enum stretch stretch, uint64_t begin_us, uint64_t end_us);
+/* The run has ended with the anchors in layers: leaves them in the folder `model` of the report's folder, if there are both. 0 or
+ * EDIT_ERROR_SYSTEM: why is one line. */
+int report_model(struct report *report, const struct layer *layers, struct line *why);
 /* The run has ended: writes the last line and prints the table. */
 void report_end(struct report *report, const struct totals *totals);
 

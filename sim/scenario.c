@@ -32,7 +32,6 @@ static const struct row host_rows[] = {HOST_KEYS(X)};
 struct draft {
 	struct scenario *scenario;
 	const char *path;
-	bool is_given[SCENARIO_KEY_COUNT];
 	bool is_set[RING_SETTING_COUNT];
 	double common[HOST_KEY_COUNT];               /* of [nodes] */
 	bool is_common[HOST_KEY_COUNT];
@@ -94,7 +93,7 @@ static int take_text(struct draft *draft, enum scenario_key key, const char *nam
 	describe(&rows[key], expected, sizeof expected);
 	if ((double)bytes < rows[key].low || (double)bytes > rows[key].high || !text_is_plain(text, bytes))
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: \"%.64s\" does not fit, expected %s", name, text, expected);
-	bool is_path = key == MODEL_CONFIG || key == DATA_FILE;
+	bool is_path = key == MODEL_CONFIG || key == MODEL_START || key == DATA_FILE;
 	draft->scenario->text[key] = is_path ? from_folder(draft->path, text) : strdup(text);
 	CHECK(draft->scenario->text[key] != NULL);
 	return 0;
@@ -142,16 +141,17 @@ static int take_host_key(const char *section, const char *key, const char *value
 	return line_fail(why, EDIT_ERROR_UNKNOWN, "%s: unknown key, expected one of `edit-sim run --help`", name.text);
 }
 
-static int take_key(struct draft *draft, const char *section, const char *key, const char *value, struct line *why)
+static int take_key(struct draft *draft, const char *section, const char *key, const char *value, int line_number,
+		    struct line *why)
 {
 	struct line name;
 	line_fail(&name, EDIT_ERROR_INVALID, "[%.100s] %.200s", section, key);
 	for (enum scenario_key i = 0; i < SCENARIO_KEY_COUNT; i++) {
 		if (strcmp(rows[i].section, section) != 0 || strcmp(rows[i].name, key) != 0)
 			continue;
-		if (draft->is_given[i])
+		if (draft->scenario->line_number[i] > 0)
 			return twice(name.text, why);
-		draft->is_given[i] = true;
+		draft->scenario->line_number[i] = line_number;
 		if (rows[i].type == SCENARIO_TEXT)
 			return take_text(draft, i, name.text, value, why);
 		return read_number(&rows[i], name.text, value, &draft->scenario->value[i], why);
@@ -179,13 +179,13 @@ static int find_host(struct draft *draft, const char *section, uint32_t *ret_ind
 	return 0;
 }
 
-static int take(void *arg, const char *section, const char *key, const char *value, struct line *why)
+static int take(void *arg, const char *section, const char *key, const char *value, int line_number, struct line *why)
 {
 	struct draft *draft = arg;
 	static const char *const sections[] = {"run", "model", "data", "nodes"};
 	for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
 		if (strcmp(section, sections[i]) == 0)
-			return take_key(draft, section, key, value, why);
+			return take_key(draft, section, key, value, line_number, why);
 	if (section[0] == 0)
 		return line_fail(why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
 	if (strncmp(section, "node ", NODE_PREFIX) != 0)
@@ -301,6 +301,9 @@ static int settle(struct draft *draft, struct line *why)
 	if (value[DATA_WARMUP] > value[DATA_STEPS])
 		return line_fail(why, EDIT_ERROR_RANGE, "%s: [data] warmup: %g, expected at most steps (%g)", draft->path,
 				 value[DATA_WARMUP], value[DATA_STEPS]);
+	if (value[MODEL_TIMING] > 0 && scenario->text[MODEL_START])
+		return line_fail(why, EDIT_ERROR_INVALID, "%s:%d: [model] start has no meaning with timing = yes", draft->path,
+				 scenario->line_number[MODEL_START]);
 	if (value[MODEL_TIMING] > 0)
 		return settle_wire(draft, why);
 	value[MODEL_SCALE] = 1;
@@ -330,6 +333,8 @@ int scenario_open(struct scenario *scenario, const char *path, struct line *why)
 	CHECK(draft.is_own != NULL);
 	scenario_init(scenario, MEMBER_COUNT_MAX);
 	scenario->host_count = 0; /* those that are listed */
+	scenario->path = strdup(path);
+	CHECK(scenario->path != NULL);
 	for (enum host_key i = 0; i < HOST_KEY_COUNT; i++)
 		draft.common[i] = host_rows[i].standard;
 	int error = inifile_read(path, take, &draft, why);
@@ -346,6 +351,7 @@ void scenario_close(struct scenario *scenario)
 	for (enum scenario_key i = 0; i < SCENARIO_KEY_COUNT; i++)
 		free(scenario->text[i]);
 	free(scenario->hosts);
+	free(scenario->path);
 	*scenario = (struct scenario){0};
 }
 

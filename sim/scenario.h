@@ -33,6 +33,8 @@ enum scenario_type {
 	  "samples of the held-out part that are measured on, as many as there are")                             \
 	X(MODEL_CONFIG, "model", "config", TEXT, 0, 1, 4095, "",                                                 \
 	  "path of the config.json of a Llama, from the scenario's folder")                                      \
+	X(MODEL_START, "model", "start", TEXT, 0, 1, 4095, "",                                                   \
+	  "folder with a model.safetensors to begin with, from the scenario's folder; default drawn by seed")    \
 	X(MODEL_TIMING, "model", "timing", FLAG, 0, 0, 1, "", "only times: no model, no gradients")              \
 	X(MODEL_LAYERS, "model", "layers", COUNT, 12, 1, LAYER_COUNT_MAX, "layers",                              \
 	  "timing: layers of equal size")                                                                        \
@@ -124,7 +126,9 @@ struct host {
 };
 
 struct scenario {
+	char *path;                          /* of the file; NULL: made, not read */
 	double value[SCENARIO_KEY_COUNT];
+	int line_number[SCENARIO_KEY_COUNT]; /* where the key stands in the file; 0: not given */
 	char *text[SCENARIO_KEY_COUNT]; /* TEXT: as given, paths from where the program runs; NULL: not given */
 	struct ring_settings settings;
 	const uint64_t *layer_sizes;    /* [layers] timing: elements of each instead of equal ones; NULL: equal; borrowed */

@@ -25,14 +25,16 @@ static const char description[] = "Runs an experiment in virtual time: the machi
 				  "sync.interval, ...) stand by their names.\n\n"
 				  "Prints a table; --out also leaves lines.json (one JSON object per line: every round of "
 				  "every node, every held-out loss, the "
-				  "end), loss.tsv, timeline.tsv and pictures. The same scenario gives the same bytes in "
+				  "end), loss.tsv, timeline.tsv, pictures, and in model/ the anchor at the end, a Llama "
+				  "folder that [model] start of another scenario and edit-worker read. The same scenario "
+				  "gives the same bytes in "
 				  "all of them, on any number of "
 				  "threads.\n\n"
 				  "Exit status: 0 the run has ended, 1 something could not be read, written or computed, 2 "
 				  "usage or a bad scenario.";
 
 static const struct argp_option options[] = {
-	{"out", KEY_OUT, "DIR", 0, "folder for lines and pictures, made if it is not there (default: none)", 0},
+	{"out", KEY_OUT, "DIR", 0, "folder for lines, model and pictures, made if it is not there (default: none)", 0},
 	{"threads", KEY_THREADS, "N", 0, "threads that compute (default: as many as the process may use)", 0},
 	{"no-plots", KEY_NO_PLOTS, NULL, 0, "no pictures", 0},
 	{"keys", KEY_KEYS, NULL, 0, "list the keys of a scenario and exit", 0},

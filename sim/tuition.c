@@ -2,16 +2,19 @@
 
 #include "sim/tuition.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sim/dice.h"
 #include "worker/complain.h"
 #include "worker/kernels.h"
 #include "worker/llama_config.h"
+#include "worker/llama_weights.h"
 
 enum { INNER_FACTOR = 2 }; /* AdamW: m, then v */
 
@@ -42,11 +45,13 @@ struct examination {
 struct tuition {
 	const struct scenario *scenario;
 	struct llama_config config;
+	char *config_text;      /* of the file that it is from */
 	struct corpus corpus;
 	struct schedule schedule;
 	struct adamw adamw;
 	unsigned batch, context, thread_count;
 	size_t layer_count;
+	float **initial;        /* [layer_count][size] parameters to begin with */
 	uint64_t exam_count;    /* samples of the held-out part */
 	struct llama **models;  /* [thread_count] */
 	uint32_t **tokens;      /* [thread_count][batch x (context + 1)] */
@@ -230,6 +235,32 @@ static int open_models(struct tuition *tuition, char *error, size_t error_size)
 					    tuition->thread_count);
 }
 
+/* The parameters to begin with: drawn, or those of the folder that the scenario names. */
+static int open_parameters(struct tuition *tuition, char *error, size_t error_size)
+{
+	const struct scenario *scenario = tuition->scenario;
+	struct tensorfolder *weights = NULL;
+	char cause[COMPLAINT_MAX];
+	int failed = 0;
+	if (scenario->text[MODEL_START])
+		failed = llama_weights_open(&tuition->config, scenario->text[MODEL_START], &weights, cause, sizeof cause);
+	tuition->layer_count = llama_layer_count(&tuition->config);
+	tuition->initial = take_memory(tuition->layer_count, sizeof(float *));
+	tuition->examination = (struct examination){.job.run = run_examination, .tuition = tuition};
+	tuition->examination.thetas = take_memory(tuition->layer_count, sizeof(float *));
+	for (unsigned l = 0; l < tuition->layer_count; l++) {
+		tuition->initial[l] = take_memory(tuition_layer_size(tuition, l), sizeof(float));
+		tuition->examination.thetas[l] = take_memory(tuition_layer_size(tuition, l), sizeof(float));
+		if (!scenario->text[MODEL_START])
+			llama_init(&tuition->config, l, (uint64_t)scenario->value[RUN_SEED], tuition->initial[l]);
+		else if (!failed)
+			failed = llama_weights_read(&tuition->config, weights, l, tuition->initial[l], cause, sizeof cause);
+	}
+	tensorfolder_close(weights);
+	return !failed ? 0 : complain(error, error_size, failed, "%s:%d: [model] start: %s", scenario->path,
+				      scenario->line_number[MODEL_START], cause);
+}
+
 static void read_schedule(struct tuition *tuition)
 {
 	const double *value = tuition->scenario->value;
@@ -258,21 +289,20 @@ struct tuition *tuition_open(const struct scenario *scenario, unsigned thread_co
 	read_schedule(tuition);
 	int failed = llama_config_load(scenario->text[MODEL_CONFIG], &tuition->config, error, sizeof error);
 	if (!failed)
+		failed = llama_config_text(scenario->text[MODEL_CONFIG], &tuition->config_text, error, sizeof error);
+	if (!failed)
 		failed = open_data(tuition, error, sizeof error);
 	if (failed)
 		tuition->corpus.fd = -1;
 	else
+		failed = open_parameters(tuition, error, sizeof error);
+	if (!failed)
 		failed = open_models(tuition, error, sizeof error);
 	if (failed) {
 		*ret_error = line_fail(why, failed, "%.500s", error);
 		tuition_close(tuition);
 		return NULL;
 	}
-	tuition->layer_count = llama_layer_count(&tuition->config);
-	tuition->examination = (struct examination){.job.run = run_examination, .tuition = tuition};
-	tuition->examination.thetas = take_memory(tuition->layer_count, sizeof(float *));
-	for (size_t l = 0; l < tuition->layer_count; l++)
-		tuition->examination.thetas[l] = take_memory(tuition_layer_size(tuition, l), sizeof(float));
 	return tuition;
 }
 
@@ -286,6 +316,7 @@ void tuition_close(struct tuition *tuition)
 		free(tuition->tokens[t]);
 	}
 	for (size_t l = 0; l < tuition->layer_count; l++) {
+		free(tuition->initial[l]);
 		free(tuition->examination.thetas[l]);
 		for (uint32_t rank = 0; rank < tuition->scenario->host_count; rank++)
 			if (tuition->pupils[rank].inner)
@@ -295,6 +326,8 @@ void tuition_close(struct tuition *tuition)
 		free(tuition->pupils[rank].inner);
 	if (tuition->corpus.fd >= 0)
 		corpus_close(&tuition->corpus);
+	free(tuition->config_text);
+	free(tuition->initial);
 	free(tuition->examination.thetas);
 	free(tuition->pupils);
 	free(tuition->models);
@@ -324,7 +357,7 @@ void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *l
 				.inner = take_memory(tuition->layer_count, sizeof(float *))};
 	for (size_t l = 0; l < tuition->layer_count; l++) {
 		pupil->inner[l] = take_memory(INNER_FACTOR * layers[l].size, sizeof(float));
-		llama_init(&tuition->config, (unsigned)l, (uint64_t)tuition->scenario->value[RUN_SEED], layers[l].theta);
+		memcpy(layers[l].theta, tuition->initial[l], layers[l].size * sizeof(float));
 	}
 }
 
@@ -401,4 +434,39 @@ double tuition_mark(struct tuition *tuition)
 {
 	pool_wait(tuition->pool, &tuition->examination.job);
 	return tuition->examination.loss;
+}
+
+/* ---- What is left ---- */
+
+static int save_text(const char *path, const char *text, struct line *why)
+{
+	FILE *file = fopen(path, "we");
+	bool is_written = file && fputs(text, file) >= 0;
+	if (file && fclose(file) != 0)
+		is_written = false;
+	return is_written ? 0 : line_fail(why, EDIT_ERROR_SYSTEM, "%.400s: cannot be written (%s)", path, strerror(errno));
+}
+
+int tuition_save(const struct tuition *tuition, const struct layer *layers, const char *folder, struct line *why)
+{
+	char *path, error[COMPLAINT_MAX];
+	if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "%.400s: cannot be made (%s)", folder, strerror(errno));
+	int length = asprintf(&path, "%s/config.json", folder);
+	CHECK(length > 0);
+	int failed = save_text(path, tuition->config_text, why);
+	free(path);
+	if (failed)
+		return failed;
+
+	const float **anchors = take_memory(tuition->layer_count, sizeof *anchors);
+	for (size_t l = 0; l < tuition->layer_count; l++)
+		anchors[l] = layers[l].anchor;
+	length = asprintf(&path, "%s/model.safetensors", folder);
+	CHECK(length > 0);
+	if (llama_weights_write(&tuition->config, anchors, path, error, sizeof error))
+		failed = line_fail(why, EDIT_ERROR_SYSTEM, "%.500s", error);
+	free(path);
+	free(anchors);
+	return failed;
 }

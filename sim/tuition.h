@@ -39,7 +39,8 @@ void tuition_close(struct tuition *tuition);
 /* Layers of the model, elements of one. */
 size_t tuition_layer_count(const struct tuition *tuition);
 size_t tuition_layer_size(const struct tuition *tuition, size_t layer_index);
-/* Begins pupil rank: fills theta of its layers with the initial parameters, and trains it from now on. layers
+/* Begins pupil rank: fills theta of its layers with the initial parameters (drawn by the seed, or from [model] start), and
+ * trains it from now on. layers
  * [layer_count], with gradient if there is to be a tuition_gradient, must outlive it. */
 void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *layers);
 
@@ -63,5 +64,9 @@ void tuition_examine(struct tuition *tuition, const struct layer *layers);
 bool tuition_has_mark(struct tuition *tuition);
 /* Waits for the measurement; nats per token. */
 double tuition_mark(struct tuition *tuition);
+
+/* Leaves the anchors in layers [layer_count] as a Llama folder, made if it is not there: config.json as it was given, and
+ * model.safetensors in float32. The same numbers give the same bytes. EDIT_ERROR_SYSTEM: why is one line. */
+int tuition_save(const struct tuition *tuition, const struct layer *layers, const char *folder, struct line *why);
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`edit-sim run`: the same bytes on every run and any number of threads, a loss that falls, times that follow from speeds and
-links, faults that are left out, and one line for each scenario that cannot be."""
+links, faults that are left out, runs that begin where others ended, and one line for each scenario that cannot be."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-SIM = os.path.join(os.environ.get("BUILD", "build"), "edit-sim")
+SIM, WORKER = (os.path.join(os.environ.get("BUILD", "build"), name) for name in ("edit-sim", "edit-worker"))
 FOLDER = tempfile.mkdtemp(prefix="edit-sim-run-")
 CONFIG = {"model_type": "llama", "hidden_act": "silu", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64,
           "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64,
@@ -53,6 +53,9 @@ BAD = [  # text, and what the line must say
     (DATA + "context = 65\n", "64 positions"),
     (DATA + "lr = 1\nmin_lr = 2\n", "min_lr: 2"),
     (BEGIN + "[model]\ntiming = yes\nscale = 65536\n", "scale: wire.chunk"),
+    (DATA + "context = 32\n[model]\nstart = none\n", ":11: [model] start: ", "/none: has neither model.safetensors nor"),
+    (DATA + "[model]\nstart =\n", ':10: [model] start: "" does not fit, expected 1 to'),
+    (BEGIN + "[model]\ntiming = yes\nstart = none\n", ":7: [model] start has no meaning with timing"),
     (DATA + "type = x\n", "type: 'x', expected auto"),
 ]
 
@@ -103,7 +106,7 @@ def lines_of(base, changes=None, out="out", arguments=()):
 
 def bytes_of(out):
     texts = []
-    for name in ("lines.json", "loss.tsv", "timeline.tsv"):
+    for name in ("lines.json", "loss.tsv", "timeline.tsv", "model/config.json", "model/model.safetensors"):
         with open(path(f"{out}/{name}"), "rb") as file:
             texts.append(file.read())
     return texts
@@ -213,6 +216,41 @@ def bad_nodes_are_left_out():
     check(spoilt != plain, "shuffled tokens change nothing")
 
 
+def evaluated(folder, *arguments):
+    done = subprocess.run([WORKER, "eval", "--model", folder, "--data", path("text"), "--json", *arguments], capture_output=True,
+                          text=True, timeout=250)
+    check(done.returncode == 0 and done.stderr == "", f"eval: status {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def run_begins_where_another_one_ended():
+    whole = {"eval.samples": 1000000}
+    for method in ("edit", "co2", "ddp"):
+        last = lines_of(REAL, {"run": {"method": method, "tokens": 20000, **whole}}, "first")["eval"][-1]["loss"]
+        # The worker also measures what is too short for a window.
+        by_worker = evaluated(path("first/model"), "--holdout", "0.1", "--context", "32")["loss"]
+        check(abs(by_worker - last) < 1e-3, f"{method}: edit-worker measures {by_worker}, edit-sim {last}")
+        for count in 1, 5:
+            changes = {"run": {"seed": 6, "tokens": 30000, **whole}, "model": {"start": "first/model"}, "nodes": {"count": count}}
+            events = lines_of(REAL, changes, "next")
+            check(events["eval"][0]["loss"] == last, f"{method}: ends with {last}, {count} nodes begin with {events['eval'][0]}")
+            check(events["end"][0]["loss"] < last - 0.1, f"{method}: {count} nodes go on from {last} to {events['end']}")
+
+
+def model_that_does_not_fit_gets_one_line():
+    lines_of(REAL, {"run": {"tokens": 3000}}, "wide")
+    narrow = {**CONFIG, "hidden_size": 16}
+    write("narrow.json", json.dumps(narrow))
+    place = path("scenario.ini") + ":9: [model] start: " + path("wide/model/model.safetensors")
+    for config, damage, status, words in (("narrow.json", "", 2, "tensor model.embed_tokens.weight"), ("config.json", "x", 1, "")):
+        if damage:
+            write("wide/model/model.safetensors", damage)
+        got, out, error = run(scenario(REAL, {"model": {"config": config, "start": "wide/model"}}), "--out", path("never"))
+        check(got == status and out == "" and error.count("\n") == 1, f"{config}: status {got}, {out!r}, {error!r}")
+        check(error.startswith(f"edit-sim: {place}: ") and words in error, f"{config}: {error!r}, expected {place} {words}")
+    check(not os.path.exists(path("never")), "a folder was made for a model that does not fit")
+
+
 def pictures_are_drawn():
     status, output, error = run(scenario(REAL, {"run": {"tokens": 6000}}), "--out", path("pictures"))
     check(status == 0 and error == "" and output.count("\n") == 2 and output.startswith("method "), f"{output}{error}")
@@ -250,7 +288,7 @@ def bad_arguments_get_one_line_and_status_2():
 TESTS = (same_scenario_gives_the_same_bytes_on_any_number_of_threads, loss_falls_with_every_method, others_wait_for_a_slow_node,
          speeds_and_stragglers_add_up, ring_takes_as_long_as_the_formula_says, forward_hides_what_none_exposes,
          ddp_hides_what_its_backward_pass_covers, late_nodes_hold_nobody_up, gradients_are_averaged_while_it_warms_up,
-         bad_nodes_are_left_out, pictures_are_drawn, bad_scenarios_get_one_line_and_the_right_status,
+         bad_nodes_are_left_out, run_begins_where_another_one_ended, model_that_does_not_fit_gets_one_line, pictures_are_drawn, bad_scenarios_get_one_line_and_the_right_status,
          bad_arguments_get_one_line_and_status_2)
 
 if __name__ == "__main__":

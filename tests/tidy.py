@@ -30,7 +30,8 @@ INCLUDE_LAW = {
     "worker": ["$PLAIN", "core/vec", "proto/segment", "proto/bell", "proto/description", "proto/mapping", "proto/stream",
                "proto/text", "proto/safetensors", "proto/check", "worker/"],
     "ctl": ["$PLAIN", "core/vec", "proto/", "ctl/"],
-    "sim": ["core/", "proto/", "worker/$MODEL", "worker/llama_config", "worker/corpus", "worker/complain", "worker/threads", "sim/"],
+    "sim": ["core/", "proto/", "worker/$MODEL", "worker/llama_config", "worker/llama_weights", "worker/corpus", "worker/complain",
+            "worker/threads", "sim/"],
 }
 
 # Outside headers and the only files that may know them; tests may know all.

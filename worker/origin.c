@@ -9,18 +9,14 @@
 #include <xxhash.h>
 
 #include "worker/complain.h"
+#include "worker/llama_weights.h"
 #include "worker/origin.h"
 #include "worker/say.h"
 
-/* Opens the weights and looks at every tensor of the model. */
+/* Opens the weights, and says what in them is of no use. */
 static int open_weights(struct origin *origin, const char *folder, char *error, size_t error_size)
 {
-	int result = tensorfolder_open(folder, &origin->weights, error, error_size);
-	for (unsigned i = 0; !result && i < llama_tensor_count(&origin->config); i++) {
-		struct llama_tensor tensor;
-		llama_tensor_at(&origin->config, i, &tensor);
-		result = tensorfolder_check(origin->weights, tensor.name, tensor.dims, tensor.rank, error, error_size);
-	}
+	int result = llama_weights_open(&origin->config, folder, &origin->weights, error, error_size);
 	if (result)
 		return result;
 	const char *name;
@@ -70,17 +66,7 @@ int origin_fill(const struct origin *origin, unsigned layer, float *ret_theta, c
 		llama_init(&origin->config, layer, origin->seed, ret_theta);
 		return 0;
 	}
-	for (unsigned i = 0; i < llama_tensor_count(&origin->config); i++) {
-		struct llama_tensor tensor;
-		llama_tensor_at(&origin->config, i, &tensor);
-		if (tensor.layer != layer)
-			continue;
-		int result = tensorfolder_read(
-				origin->weights, tensor.name, tensor.dims, tensor.rank, ret_theta + tensor.offset, error, error_size);
-		if (result)
-			return result;
-	}
-	return 0;
+	return llama_weights_read(&origin->config, origin->weights, layer, ret_theta, error, error_size);
 }
 
 int origin_hash(const struct origin *origin, uint64_t *ret_hash, char *error, size_t error_size)
