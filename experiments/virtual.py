@@ -3,19 +3,23 @@
 data cost it. Every run is a scenario of `edit-sim run`, kept with its lines in OUT/SIZE/runs, so a second call goes on where the
 first one stopped.
 
-    experiments/virtual.py [--size small|usual|full] [--build build] [--out build/experiments] [E1 E2 E3 E4 ...]
+    experiments/virtual.py [--size small|usual|full|bpe] [--build build] [--out build/experiments] [E1 E2 E3 E4 ...]
 
-Prints the tables of docs/experiments.md. Text: Debian's dict-gcide and dict-foldoc, 2 % of each held out.
+Prints the tables of docs/experiments.md. Text: Debian's dict-gcide and dict-foldoc, 2 % of each held out. Size bpe, part of
+full, is E1 again with a larger model whose tokens are pieces of words, by Debian's sentencepiece.
 """
 
 import argparse
+import array
 import concurrent.futures
 import gzip
 import hashlib
 import json
 import math
 import pathlib
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -25,8 +29,8 @@ DICTIONARIES = ("gcide", "foldoc")
 HELD_OUT = 0.02
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t, two-sided, by the number of values
 
-# hidden, feed-forward, layers, heads: parameters of a byte-level Llama
-MODELS = {"small": (32, 64, 2, 2), "usual": (128, 352, 4, 4), "full": (128, 352, 4, 4)}
+# vocabulary, hidden, feed-forward, layers, heads of a Llama; 256: its tokens are bytes
+MODELS = {"small": (256, 32, 64, 2, 2), "usual": (256, 128, 352, 4, 4), "full": (256, 128, 352, 4, 4), "bpe": (2048, 192, 512, 5, 6)}
 # tokens of a run, sequences of a node's step, bytes of a sequence, interval, learning rates to choose from, seeds, intervals of E4
 SIZES = {
     "small": {"tokens": 24576, "batch": 1, "context": 64, "interval": 8, "rates": (2e-3, 4e-3), "seeds": (1,),
@@ -35,24 +39,80 @@ SIZES = {
               "intervals": (4, 8, 16, 32)},
     "full": {"tokens": 16777216, "batch": 4, "context": 128, "interval": 32, "rates": (1e-3, 2e-3, 4e-3), "seeds": (1, 2, 3),
              "intervals": (8, 16, 32, 64, 128, 256, 512)},
+    "bpe": {"tokens": 4194304, "batch": 4, "context": 128, "interval": 32, "rates": (1e-3, 2e-3), "seeds": (1,), "intervals": ()},
 }
+SAMPLES = 64  # of the held-out part that losses are measured on
+
+
+class Pieces:
+    """The text as tokens of a byte-pair encoding, learnt from what is not held out. Every byte of the text is in exactly one
+    token, so a loss per token is one per byte too."""
+
+    def __init__(self, folder, train, rest, vocabulary, context):
+        self.folder, self.vocabulary = folder, vocabulary
+        told = folder / "pieces.json"
+        if not told.exists():
+            told.write_text(json.dumps(self.make(train, rest, context)))
+        self.told = json.loads(told.read_text())
+
+    def call(self, *arguments, **more):
+        done = subprocess.run(arguments, stderr=subprocess.PIPE, **more)
+        if done.returncode != 0:
+            sys.exit(f"{arguments[0]}: exits with {done.returncode}\n{done.stderr.decode(errors='replace')}")
+
+    def make(self, train, rest, context):
+        text, model = self.folder / "train.txt", self.folder / "pieces"
+        text.write_bytes(train)
+        self.call("spm_train", "--model_type=bpe", "--byte_fallback=true", f"--vocab_size={self.vocabulary}", f"--input={text}",
+                  f"--model_prefix={model}", "--normalization_rule_name=identity", "--remove_extra_whitespaces=false",
+                  "--add_dummy_prefix=false", "--bos_id=-1", "--eos_id=-1", "--num_threads=2", stdout=subprocess.DEVNULL)
+        names = [line.split("\t")[0] for line in model.with_suffix(".vocab").read_bytes().decode().split("\n") if line]
+        parts = [self.encode(model.with_suffix(".model"), part, names.index("<0x0A>")) for part in (train, rest)]
+        sizes = [1 if re.fullmatch("<0x..>", name) else len(name.replace("\u2581", " ").encode()) for name in names]
+        for part, tokens in zip((train, rest), parts):
+            if sum(sizes[token] for token in tokens) != len(part):
+                sys.exit(f"{model}.model: {len(part)} bytes of text are not those of its {len(tokens)} tokens")
+        with open(self.folder / "text.bin", "wb") as file:
+            for tokens in parts:
+                file.write(b"".join(struct.pack(f"<{len(block)}H", *block)
+                                    for block in (tokens[at:at + 65536] for at in range(0, len(tokens), 65536))))
+        samples = min((len(parts[1]) - 1) // context, SAMPLES)
+        targets = parts[1][1:samples * context + 1]
+        return {"held_out": len(parts[1]) / (len(parts[0]) + len(parts[1])),
+                "bytes_per_token": sum(sizes[token] for token in targets) / max(1, len(targets))}
+
+    def encode(self, model, part, newline):
+        """The tokens of a part. spm_encode reads lines and loses their ends, which are put back as a byte's token."""
+        text, lines = self.folder / "part.txt", self.folder / "part.ids"
+        text.write_bytes(part)
+        self.call("spm_encode", f"--model={model}", "--output_format=id", f"--input={text}", f"--output={lines}")
+        tokens = array.array("H")
+        with open(lines, encoding="ascii") as file:
+            for line in file:
+                tokens.extend(map(int, line.split()))
+                tokens.append(newline)
+        if not part.endswith(b"\n"):
+            tokens.pop()
+        return tokens
 
 
 class Lab:
     """Runs scenarios and remembers what came of them."""
 
-    def __init__(self, arguments):
-        self.build, self.out, self.size = arguments.build.resolve(), arguments.out.resolve() / arguments.size, arguments.size
-        self.plan = SIZES[arguments.size]
+    def __init__(self, arguments, size):
+        self.build, self.out, self.size = arguments.build.resolve(), arguments.out.resolve() / size, size
+        self.plan = {**SIZES[size], **({"tokens": arguments.tokens} if arguments.tokens else {})}
+        self.text = {"file": "../../text.txt", "type": "text", "holdout": HELD_OUT}
+        self.bytes_per_token = 1
         self.begin, self.count = time.monotonic(), 0
         self.out.mkdir(parents=True, exist_ok=True)
         self.write_model()
         self.write_text(arguments.dictionaries)
 
     def write_model(self):
-        hidden, feed, layers, heads = MODELS[self.size]
+        vocabulary, hidden, feed, layers, heads = MODELS[self.size]
         (self.out / "config.json").write_text(json.dumps({
-            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "vocab_size": 256,
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "vocab_size": vocabulary,
             "hidden_size": hidden, "intermediate_size": feed, "num_hidden_layers": layers, "num_attention_heads": heads,
             "num_key_value_heads": heads, "max_position_embeddings": self.plan["context"], "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0, "tie_word_embeddings": False}))
@@ -60,7 +120,8 @@ class Lab:
     def write_text(self, folder):
         """What is held out stands at the end: of every dictionary its last part."""
         path = self.out / "text.txt"
-        if path.exists():
+        is_bytes = MODELS[self.size][0] == 256
+        if is_bytes and path.exists():
             return
         texts = []
         for name in DICTIONARIES:
@@ -73,10 +134,17 @@ class Lab:
         cuts = [int(len(text) * (1 - HELD_OUT)) for text in texts]
         train = b"".join(text[:cut] for text, cut in zip(texts, cuts))
         rest = b"".join(text[cut:] for text, cut in zip(texts, cuts))
-        path.write_bytes(train + rest)
+        if is_bytes:
+            path.write_bytes(train + rest)
+            return
+        pieces = Pieces(self.out, *(part.decode(errors="replace").encode() for part in (train, rest)), MODELS[self.size][0],
+                        self.plan["context"])
+        self.text = {"file": "../../text.bin", "type": "u16", "holdout": pieces.told["held_out"]}
+        self.bytes_per_token = pieces.told["bytes_per_token"]
 
     def run(self, name, run, data=None, nodes=None, others=None, model=None):
-        """Runs a scenario, unless the same one has been run before; returns its last line."""
+        """Runs a scenario, unless the same one has been run before; returns its last line, with the folder of its model from
+        that of another run."""
         sections = {"run": run, "model": model or {"config": "../../config.json"}, "data": data, "nodes": nodes or {"count": 8},
                     **{f"node {node}": keys for node, keys in (others or {}).items()}}
         text = "".join(f"[{title}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
@@ -93,19 +161,22 @@ class Lab:
                 sys.exit(f"{scenario}: edit-sim run exits with {done.returncode}\n{done.stderr}")
             self.count += 1
             print(f"  {time.monotonic() - self.begin:6.0f} s  {name}", file=sys.stderr, flush=True)
-        return json.loads(lines.read_text().splitlines()[-1])
+        return {**json.loads(lines.read_text().splitlines()[-1]), "model": f"../{folder.name}/model"}
 
-    def learn(self, name, method, seed, rate, settings=None, nodes=None, others=None, data=None, part=1):
-        """A run of the model, on a part (1 / part) of the tokens; returns its held-out loss at the end, nats per byte."""
+    def learn(self, *arguments, **more):
+        """A run of the model; returns its held-out loss at the end, nats per token."""
+        return self.train(*arguments, **more)["loss"]
+
+    def train(self, name, method, seed, rate, settings=None, nodes=None, others=None, data=None, part=1, start=None):
+        """A run of the model, or of that in the folder start, on a part (1 / part) of the tokens; returns its last line."""
         plan = self.plan
         tokens = plan["tokens"] // part
-        run = {"seed": seed, "method": method, "tokens": tokens, "eval.tokens": tokens // 2, "eval.samples": 64,
+        run = {"seed": seed, "method": method, "tokens": tokens, "eval.tokens": tokens // 2, "eval.samples": SAMPLES,
                "sync.interval": plan["interval"], **({"sync.period": plan["interval"]} if method == "a-edit" else {}),
                **(settings or {})}
-        data = {"file": "../../text.txt", "type": "text", "holdout": HELD_OUT, "context": plan["context"], "batch": plan["batch"],
-                "lr": rate, **(data or {})}
-        end = self.run(name, run, data, nodes or {"count": 8, "speed.spread": 0.05}, others)
-        return end["loss"]
+        data = {**self.text, "context": plan["context"], "batch": plan["batch"], "lr": rate, **(data or {})}
+        model = {"config": "../../config.json", "start": start} if start else None
+        return self.run(name, run, data, nodes or {"count": 8, "speed.spread": 0.05}, others, model)
 
     def best_rate(self, name, method, **more):
         """The learning rate that is best with seed 0 on half the tokens: the same ones are tried with every method."""
@@ -153,10 +224,13 @@ def e1(lab):
         rates[method] = lab.best_rate(name, known, **more)
         losses[method] = [lab.learn(f"E1/{name}-{seed}", known, seed, rates[method], **more) for seed in seeds]
     order = sorted(losses, key=lambda method: spread(losses[method])[0])
-    table(f"E1: held-out loss after {lab.plan['tokens']} tokens, 8 nodes, interval {lab.plan['interval']}",
-          ("method", "learning rate", "loss, nats per byte", "against ddp"),
-          [(method, f"{rates[method]:g}", with_spread(losses[method]), compared(losses[method], losses["ddp"]))
-           for method in order])
+    is_bytes = lab.bytes_per_token == 1
+    bits = 1 / math.log(2) / lab.bytes_per_token
+    name = "" if is_bytes else f" ({lab.size}: {lab.bytes_per_token:.3f} bytes per token)"
+    table(f"E1: held-out loss after {lab.plan['tokens']} tokens{name}, 8 nodes, interval {lab.plan['interval']}",
+          ("method", "learning rate", f"loss, nats per {'byte' if is_bytes else 'token'}", "against ddp", "bits per byte"),
+          [(method, f"{rates[method]:g}", with_spread(losses[method]), compared(losses[method], losses["ddp"]),
+            with_spread([bits * loss for loss in losses[method]])) for method in order])
 
 
 # E2: method, settings, name
@@ -233,6 +307,27 @@ def e4(lab):
     table("E4: held-out loss by interval, one seed", ("method", *map(str, lab.plan["intervals"])), rows)
 
 
+STAGES = ((1, 2, 4, 8), (8, 4, 2, 1))
+
+
+def e5(lab):
+    """The number of nodes changes: from the model that the run before has left, a quarter of the tokens at a time, at a steady
+    learning rate, after which a stage does not show. The seed is the stage's, for the order of the text."""
+    tokens = lab.plan["tokens"] // 4
+    for counts in STAGES:
+        rows = []
+        for method in ("edit", "ddp", "local-sgd"):
+            rate, start, losses = lab.best_rate(method, method), None, []
+            for stage, count in enumerate(counts, 1):
+                end = lab.train(f"E5/{method}-{'-'.join(map(str, counts[:stage]))}", method, stage, rate,
+                                nodes={"count": count, "speed.spread": 0.05}, data={"min_lr": rate}, part=4, start=start)
+                start = end["model"]
+                losses.append(end["loss"])
+            rows.append((method, f"{rate:g}", *(f"{loss:.4f}" for loss in losses)))
+        table(f"E5: held-out loss after each stage of {tokens} tokens, {lab.plan['batch']} sequences per node and step",
+              ("method", "learning rate", *(f"{count} node{'s' if count > 1 else ''}" for count in counts)), rows)
+
+
 def e8(lab):
     """Weights of unequal nodes in rounds by time."""
     rate = lab.best_rate("a-edit", "a-edit")
@@ -249,22 +344,42 @@ def e8(lab):
           ("penalty.by_steps", "penalty.temperature", "8 equal nodes", "speeds 1 1 1 1 2 2 4 4"), rows)
 
 
-EXPERIMENTS = {"E1": e1, "E2": e2, "E3": e3, "E4": e4, "E8": e8}
+EXPERIMENTS = {"E1": e1, "E2": e2, "E3": e3, "E4": e4, "E5": e5, "E8": e8}
+
+
+def plan_of(parser, arguments):
+    """(size, experiment) of all that is to be done; nothing is begun that must end for want of a program."""
+    chosen = arguments.experiments or (["E1"] if arguments.size == "bpe" else list(EXPERIMENTS))
+    if arguments.size == "bpe" and chosen != ["E1"]:
+        parser.error("--size bpe: has E1 only")
+    plan = [(arguments.size, name) for name in chosen]
+    if arguments.size == "full" and "E1" in chosen:
+        plan.append(("bpe", "E1"))
+    for program in ("spm_train", "spm_encode"):
+        if any(size == "bpe" for size, _ in plan) and not shutil.which(program):
+            sys.exit(f"{program}: not there; install sentencepiece")
+    return plan
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="usual", help="how large the runs are (default: usual)")
+    parser.add_argument("--size", choices=SIZES, default="usual", help="how large the runs are (default: usual); bpe, and full with "
+                        "E1, which includes it, need the package sentencepiece")
+    parser.add_argument("--tokens", type=int, metavar="N", help="of a run that learns, instead of what the size says")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"), help="folder of edit-sim")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/experiments"), help="folder of the runs")
     parser.add_argument("--dictionaries", type=pathlib.Path, default=pathlib.Path("/usr/share/dictd"), help="folder of the texts")
     parser.add_argument("experiments", nargs="*", metavar="E", choices=[[], *EXPERIMENTS],
                         help=f"which ones: {' '.join(EXPERIMENTS)} (default: all)")
     arguments = parser.parse_args()
-    lab = Lab(arguments)
-    for name in arguments.experiments or EXPERIMENTS:
-        EXPERIMENTS[name](lab)
-    print(f"\nexperiments: ok ({lab.count} runs made, {time.monotonic() - lab.begin:.0f} s)")
+    if arguments.tokens is not None and arguments.tokens < 1:
+        parser.error(f"--tokens {arguments.tokens}: expected at least 1")
+    begin, labs = time.monotonic(), {}
+    for size, name in plan_of(parser, arguments):
+        if size not in labs:
+            labs[size] = Lab(arguments, size)
+        EXPERIMENTS[name](labs[size])
+    print(f"\nexperiments: ok ({sum(lab.count for lab in labs.values())} runs made, {time.monotonic() - begin:.0f} s)")
 
 
 if __name__ == "__main__":
