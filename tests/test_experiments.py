@@ -52,6 +52,28 @@ def damage_is_told_apart(folder):
     check(all(float(cells[0]) < UNTRAINED for cells in table.values() if cells[0] != "loss"), f"losses {table}")
 
 
+def stages_go_on_from_each_other(folder):
+    status, out, error = run(folder, "E5")
+    check(status == 0, f"status {status}: {error}")
+    up, down = (rows(part) for part in out.split("### E5")[1:])
+    for table in (up, down):
+        for method in ("edit", "ddp", "local-sgd"):
+            losses = [float(cell) for cell in table[method][1:]]
+            check(len(losses) == 4 and losses[3] < losses[0] < 0.9 * UNTRAINED, f"{method}: {losses}")
+    status, _, error = run(folder, "E5")
+    check(status == 0 and error == "", f"runs are made a second time: {error}")
+
+
+def missing_sentencepiece_gets_one_line(folder):
+    for size, chosen in (("bpe", []), ("full", ["E2", "E1"])):
+        done = subprocess.run([sys.executable, os.path.join(HERE, "experiments/virtual.py"), "--size", size, "--out",
+                               os.path.join(folder, "none"), *chosen],
+                              capture_output=True, text=True, env={**os.environ, "PATH": folder}, timeout=60)
+        check(done.returncode == 1 and done.stdout == "", f"{size}: status {done.returncode}, output {done.stdout!r}")
+        check(done.stderr == "spm_train: not there; install sentencepiece\n", f"{size}: {done.stderr!r}")
+    check(not os.path.exists(os.path.join(folder, "none")), "something was begun without sentencepiece")
+
+
 def missing_text_gets_one_line(folder):
     status, out, error = run(os.path.join(folder, "none"), "--dictionaries", folder, "E1")
     check(status == 1 and out == "", f"status {status}, output {out!r}")
@@ -62,5 +84,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         every_method_learns_and_no_run_is_made_twice(folder)
         damage_is_told_apart(folder)
+        stages_go_on_from_each_other(folder)
+        missing_sentencepiece_gets_one_line(folder)
         missing_text_gets_one_line(folder)
     print("test_experiments: ok")
