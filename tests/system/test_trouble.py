@@ -60,7 +60,7 @@ def test_member_that_stood_still_is_named_and_then_the_run_goes_on(ring):
         b.daemon.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
         wait_until(lambda: a.status()["waiting_for"] == "b" and a.status()["stalled_us"] > 0, 10, lambda: (a.status(), a.log()))
-        # Its queue is full by now; nothing of that holds up this daemon. Longer than the patience of ZeroMQ's own heartbeats.
+        # Its queue is full by now; nothing of that holds up this daemon. Longer than a line may be dead.
         while time.monotonic() - stopped < 5:
             begin = time.monotonic()
             assert {p["name"]: p["state"] for p in a.ctl("peers")["peers"]}["b"] == "down"
