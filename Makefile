@@ -21,7 +21,7 @@ say    = $(if $(V),@:,@printf '  %-6s %s\n' $(1) $(2))
 
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef $(WERROR)
-# Sanitizers take their time.
+# Seconds that a test may take (tests/run): sanitizers take their time.
 export LIMIT ?= $(if $(SAN),1800,600)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 COMPILE   = $(CC) -std=c17 -D_GNU_SOURCE -DEDIT_VERSION='"$(VERSION)"' $(OPT) -fPIC -fvisibility=hidden -ffp-contract=off \
@@ -46,9 +46,8 @@ SIM    := heap parcel trainee formula share ledger ballot trace setup citizen st
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_part test_part_gradients test_sim \
-          test_tuition \
-          test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_node test_node_trouble test_part \
+          test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_control_codec \
           test_fuzz_corpus test_edit_worker test_edit_worker_death test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
           test_config test_lock test_history test_state test_checkpoint test_checkpoint_death test_ctl
@@ -59,8 +58,7 @@ HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
-           test_library.py test_tidy.py test_verdict.py \
-           test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
+           test_library.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread

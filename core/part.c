@@ -149,18 +149,20 @@ void part_want(struct sync *sync, uint32_t layer_index)
 /* Microseconds after the begin of the interval at which a member that has not offered is late; UINT64_MAX: never. */
 static uint64_t grace_us(const struct sync *sync)
 {
+	double *sorted_us = sync->norms; /* scratch */
 	uint32_t count = 0;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
-		if (sync->interval_us[rank] == 0)
+		double interval_us = (double)sync->interval_us[rank];
+		if (interval_us == 0)
 			continue;
 		/* sorted by insertion: members are few, and this is done once a round */
 		uint32_t at = count++;
-		for (; at > 0 && sync->sorted_us[at - 1] > sync->interval_us[rank]; at--)
-			sync->sorted_us[at] = sync->sorted_us[at - 1];
-		sync->sorted_us[at] = sync->interval_us[rank];
+		for (; at > 0 && sorted_us[at - 1] > interval_us; at--)
+			sorted_us[at] = sorted_us[at - 1];
+		sorted_us[at] = interval_us;
 	}
 	double grace = setting(sync, STRAGGLER_GRACE);
-	return count == 0 || grace == 0 ? UINT64_MAX : (uint64_t)(grace * (double)sync->sorted_us[count / 2]);
+	return count == 0 || grace == 0 ? UINT64_MAX : (uint64_t)(grace * sorted_us[count / 2]);
 }
 
 static bool more_than_half_have_offered(const struct sync *sync)

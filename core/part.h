@@ -54,10 +54,4 @@ static inline bool part_is_behind(const struct sync *sync)
 	return sync->late || sync->behind;
 }
 
-/* Layer that is begun as the position-th of the round in progress: backwards with gradients. */
-static inline uint32_t part_layer(const struct sync *sync, uint32_t position)
-{
-	return sync->gradients ? sync->layer_count - 1 - position : position;
-}
-
 #endif

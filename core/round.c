@@ -31,7 +31,7 @@ static bool may_start(const struct sync *sync)
 	bool is_unasked = part_is_behind(sync) || sync->gradients;
 	if (sync->next_start == sync->layer_count)
 		return false;
-	const struct sync_layer *layer = &sync->state[part_layer(sync, sync->next_start)];
+	const struct sync_layer *layer = &sync->state[sync_layer_at(sync, sync->next_start)];
 	if (layer->phase != LAYER_OFFERED || layer->hash_due || (sync->behind && sync->next_start >= sync->next_return))
 		return false;
 	return sync->next_start < sync->first_open + (is_unasked && ahead == 0 ? 1 : ahead) || sync->next_start < sync->wanted;
@@ -39,7 +39,7 @@ static bool may_start(const struct sync *sync)
 
 static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us)
 {
-	uint32_t index = part_layer(sync, sync->next_start++);
+	uint32_t index = sync_layer_at(sync, sync->next_start++);
 	struct sync_layer *layer = &sync->state[index];
 	layer->buffer = (uint32_t)(buffer - sync->buffers);
 	buffer->busy = true;
@@ -284,9 +284,9 @@ void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 			moved = true;
 		}
 		for (uint32_t i = sync->first_open; i < sync->next_start; i++)
-			moved |= move(sync, part_layer(sync, i), now_us, actions);
+			moved |= move(sync, sync_layer_at(sync, i), now_us, actions);
 		while (sync->first_open < sync->next_start &&
-		       sync->state[part_layer(sync, sync->first_open)].phase == LAYER_WORKER)
+		       sync->state[sync_layer_at(sync, sync->first_open)].phase == LAYER_WORKER)
 			sync->first_open++;
 	}
 	if (started == START_MAX)

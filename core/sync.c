@@ -200,7 +200,7 @@ uint32_t sync_waits_for(const struct sync *sync)
 	if (!sync->offered)
 		return sync->rank;
 	uint64_t round = in_progress(sync);
-	uint32_t index = sync->gradients ? sync->layer_count - 1 - sync->first_open : sync->first_open;
+	uint32_t index = sync_layer_at(sync, sync->first_open);
 	const struct sync_layer *layer = &sync->state[index];
 	if (layer->phase == LAYER_WORKER)
 		return sync->rank; /* has not handed over this gradient */
@@ -283,7 +283,6 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	sync->norms = piece(block, &used, n * sizeof *sync->norms);
 	sync->steps = piece(block, &used, n * sizeof *sync->steps);
 	sync->interval_us = piece(block, &used, n * sizeof *sync->interval_us);
-	sync->sorted_us = piece(block, &used, n * sizeof *sync->sorted_us);
 	sync->verdicts = piece(block, &used, n * sizeof *sync->verdicts);
 	sync->buffers = piece(block, &used, sync->buffer_count * sizeof *sync->buffers);
 	void *proposals = piece(block, &used, proposals_size(config->count));

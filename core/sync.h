@@ -90,7 +90,6 @@ struct sync {
 	uint64_t part_us;             /* begin of the worker's interval: end of the last round it took part in, or offer for it */
 	uint64_t grace_us;            /* after the begin of an interval a member is late; UINT64_MAX: never */
 	uint64_t *interval_us;        /* [count] last one known of each member; 0: none */
-	uint64_t *sorted_us;          /* [count] scratch */
 
 	bool finishing, checkpoint_due; /* agreed for the end of the round in progress */
 	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
@@ -139,6 +138,11 @@ void sync_message(const struct sync *sync, const struct frame *frame, struct mes
 struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 double *sync_weight_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+/* Layer that is begun as the position-th of the round in progress: backwards with gradients. */
+static inline uint32_t sync_layer_at(const struct sync *sync, uint32_t position)
+{
+	return sync->gradients ? sync->layer_count - 1 - position : position;
+}
 /* Whom the round in progress waits for: a rank (own: the own worker), count: nobody in particular. */
 uint32_t sync_waits_for(const struct sync *sync);
 

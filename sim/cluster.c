@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "sim/heap.h"
 #include "sim/machine.h"
+#include "sim/memory.h"
+#include "sim/share.h"
 
 enum happening { HAPPENS_TICK, HAPPENS_ARRIVAL, HAPPENS_WORK, HAPPENS_HASHED };
 
@@ -56,20 +57,15 @@ static void fail(struct cluster *cluster, const char *text, uint64_t round)
 
 static void arm_work(struct cluster *cluster, uint32_t rank, uint64_t time_us)
 {
-	struct machine *machine = &cluster->machines[rank];
-	if (time_us >= machine->work_us)
-		return;
-	machine->work_us = u64_max(time_us, cluster->now_us);
-	heap_push(&cluster->heap, (struct heap_entry){.time_us = machine->work_us, .kind = HAPPENS_WORK, .rank = rank});
+	heap_arm(&cluster->heap, &cluster->machines[rank].work_us, cluster->now_us,
+		 (struct heap_entry){.time_us = time_us, .kind = HAPPENS_WORK, .rank = rank});
 }
 
 static void arm_tick(struct cluster *cluster, uint32_t rank)
 {
 	struct machine *machine = &cluster->machines[rank];
-	if (machine->deadline_us >= machine->tick_us)
-		return;
-	machine->tick_us = u64_max(machine->deadline_us, cluster->now_us);
-	heap_push(&cluster->heap, (struct heap_entry){.time_us = machine->tick_us, .kind = HAPPENS_TICK, .rank = rank});
+	heap_arm(&cluster->heap, &machine->tick_us, cluster->now_us,
+		 (struct heap_entry){.time_us = machine->deadline_us, .kind = HAPPENS_TICK, .rank = rank});
 }
 
 static struct turn *turn_of(struct cluster *cluster, uint64_t round)
@@ -109,12 +105,6 @@ static void send_message(struct cluster *cluster, uint32_t rank, const struct ac
 		  (struct heap_entry){.time_us = arrival_us, .kind = HAPPENS_ARRIVAL, .rank = action->to, .data = copy});
 }
 
-static uint64_t hash_layer(const struct layer *layer)
-{
-	uint64_t anchor = XXH3_64bits(layer->anchor, layer->size * sizeof(float));
-	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
-}
-
 /* The stretch of steps up to begin_us, and the wait behind it. */
 static void draw_wait(struct cluster *cluster, uint32_t rank, uint64_t begin_us, uint64_t moved_us)
 {
@@ -132,7 +122,7 @@ static void commit_layer(struct cluster *cluster, uint32_t rank, const struct ac
 	machine->verdicts[node_record(machine->node, action->layer_index, rank)->verdict]++;
 	cluster->still = 0;
 	heap_push(&cluster->heap, (struct heap_entry){.time_us = cluster->now_us, .kind = HAPPENS_HASHED, .rank = rank,
-						      .number = hash_layer(&machine->layers[action->layer_index]),
+						      .number = share_state_hash(&machine->layers[action->layer_index]),
 						      .item = action->layer_index});
 }
 
@@ -312,19 +302,16 @@ static void happen(struct cluster *cluster, const struct heap_entry *entry)
 	struct event event = {.kind = EVENT_TICK};
 	switch ((enum happening)entry->kind) {
 	case HAPPENS_TICK:
-		if (entry->time_us != machine->tick_us)
-			return; /* an earlier one has replaced it */
-		machine->tick_us = UINT64_MAX;
+		if (!heap_keeps(entry, &machine->tick_us))
+			return;
 		if (machine->deadline_us > cluster->now_us)
 			arm_tick(cluster, entry->rank);
 		else
 			step_node(cluster, entry->rank, &event);
 		return;
 	case HAPPENS_WORK:
-		if (entry->time_us != machine->work_us)
-			return;
-		machine->work_us = UINT64_MAX;
-		work(cluster, entry->rank);
+		if (heap_keeps(entry, &machine->work_us))
+			work(cluster, entry->rank);
 		return;
 	case HAPPENS_ARRIVAL: event = (struct event){.kind = EVENT_MESSAGE, .message = entry->data}; break;
 	case HAPPENS_HASHED:
@@ -340,12 +327,9 @@ static void init(struct cluster *cluster)
 {
 	uint32_t count = cluster->scenario->host_count;
 	cluster->layer_count = machine_layer_count(cluster->scenario, cluster->tuition);
-	cluster->machines = calloc(count, sizeof *cluster->machines);
-	cluster->names = calloc(count, sizeof *cluster->names);
-	cluster->actions = malloc(sizeof *cluster->actions);
-	CHECK(cluster->machines != NULL);
-	CHECK(cluster->names != NULL);
-	CHECK(cluster->actions != NULL);
+	cluster->machines = memory_take(count, sizeof *cluster->machines);
+	cluster->names = memory_take(count, sizeof *cluster->names);
+	cluster->actions = memory_take(1, sizeof *cluster->actions);
 	for (uint32_t rank = 0; rank < count; rank++)
 		cluster->names[rank] = cluster->scenario->hosts[rank].name;
 	for (uint32_t rank = 0; rank < count; rank++) {

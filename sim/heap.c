@@ -25,6 +25,22 @@ void heap_push(struct heap *heap, struct heap_entry entry)
 	heap->list[at] = entry;
 }
 
+void heap_arm(struct heap *heap, uint64_t *earliest_us, uint64_t now_us, struct heap_entry entry)
+{
+	if (entry.time_us >= *earliest_us)
+		return;
+	*earliest_us = entry.time_us = u64_max(entry.time_us, now_us);
+	heap_push(heap, entry);
+}
+
+bool heap_keeps(const struct heap_entry *entry, uint64_t *earliest_us)
+{
+	if (entry->time_us != *earliest_us)
+		return false;
+	*earliest_us = UINT64_MAX;
+	return true;
+}
+
 bool heap_pop(struct heap *heap, struct heap_entry *ret_entry)
 {
 	if (heap->count == 0)

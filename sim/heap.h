@@ -23,6 +23,11 @@ struct heap {
 
 /* Puts an entry in. Ends the program if memory is short. An all-zero heap is empty. */
 void heap_push(struct heap *heap, struct heap_entry entry);
+/* Puts an entry in for whatever has at most one appointment that counts, at *earliest_us (UINT64_MAX: none), unless there is one as
+ * early; not before now_us. The one it replaces stays in, and heap_keeps is false for it. */
+void heap_arm(struct heap *heap, uint64_t *earliest_us, uint64_t now_us, struct heap_entry entry);
+/* Whether an entry taken out is the appointment that counts; then there is none any more. */
+bool heap_keeps(const struct heap_entry *entry, uint64_t *earliest_us);
 /* Takes the first entry out; false if there is none. */
 bool heap_pop(struct heap *heap, struct heap_entry *ret_entry);
 /* Releases the heap's memory. */

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "sim/ledger.h"
+#include "sim/memory.h"
 #include "sim/share.h"
 
 enum { MEETINGS = 4 /* of one layer at a time: members are never more than a round apart */ };
@@ -76,13 +77,6 @@ const char *ledger_fault(const struct ledger *ledger)
 	return ledger->fault[0] == '\0' ? NULL : ledger->fault;
 }
 
-static void *take(size_t count, size_t size)
-{
-	void *block = calloc(count + 1, size);
-	CHECK(block != NULL);
-	return block;
-}
-
 static struct share *share_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
 {
 	return &ledger->shares[rank * ledger->layer_count + layer_index];
@@ -97,33 +91,33 @@ static uint64_t fold(uint64_t hash, uint64_t number)
 
 struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds)
 {
-	struct ledger *ledger = take(1, sizeof *ledger);
+	struct ledger *ledger = memory_take(1, sizeof *ledger);
 	*ledger = (struct ledger){.peers = peers, .layer_count = layer_count, .rounds = rounds};
-	ledger->layers = take(layer_count, sizeof *ledger->layers);
-	ledger->shares = take(peers * layer_count, sizeof *ledger->shares);
-	ledger->members = take(peers, sizeof *ledger->members);
-	ledger->settings = take(rounds + 1, sizeof *ledger->settings);
-	ledger->settings_known = take(rounds + 1, sizeof *ledger->settings_known);
-	ledger->deltas = take(peers, sizeof *ledger->deltas);
+	ledger->layers = memory_take(layer_count, sizeof *ledger->layers);
+	ledger->shares = memory_take(peers * layer_count, sizeof *ledger->shares);
+	ledger->members = memory_take(peers, sizeof *ledger->members);
+	ledger->settings = memory_take(rounds + 1, sizeof *ledger->settings);
+	ledger->settings_known = memory_take(rounds + 1, sizeof *ledger->settings_known);
+	ledger->deltas = memory_take(peers, sizeof *ledger->deltas);
 	size_t largest = 0;
 	for (size_t l = 0; l < layer_count; l++) {
 		struct ledger_layer *layer = &ledger->layers[l];
 		layer->size = layers[l].size;
 		largest = size_max(largest, layer->size);
-		layer->anchor = take(layer->size, sizeof(float));
-		layer->momentum = take(layer->size, sizeof(float));
-		layer->detectors = take(peers, sizeof *layer->detectors);
+		layer->anchor = memory_take(layer->size, sizeof(float));
+		layer->momentum = memory_take(layer->size, sizeof(float));
+		layer->detectors = memory_take(peers, sizeof *layer->detectors);
 		memcpy(layer->anchor, layers[l].anchor, layer->size * sizeof(float));
 		for (size_t k = 0; k < MEETINGS; k++) {
 			struct meeting *meeting = &layer->meetings[k];
-			meeting->records = take(peers, sizeof *meeting->records);
-			meeting->weights = take(peers, sizeof *meeting->weights);
+			meeting->records = memory_take(peers, sizeof *meeting->records);
+			meeting->weights = memory_take(peers, sizeof *meeting->weights);
 		}
 		for (uint32_t rank = 0; rank < peers; rank++)
 			share_init(share_of(ledger, rank, l), &layers[l]);
 	}
-	ledger->anchor = take(largest, sizeof(double));
-	ledger->momentum = take(largest, sizeof(double));
+	ledger->anchor = memory_take(largest, sizeof(double));
+	ledger->momentum = memory_take(largest, sizeof(double));
 	return ledger;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/dice.h"
+#include "sim/memory.h"
 
 #define SECOND UINT64_C(1000000)
 /* Nothing is lost and nobody dies here: that a slow line takes long to answer is no reason to send again or to give up. */
@@ -42,10 +43,8 @@ static void init_layers(struct machine *machine, const struct scenario *scenario
 	size_t total = 0, count = machine_layer_count(scenario, tuition);
 	for (size_t l = 0; l < count; l++)
 		total += machine_layer_size(scenario, tuition, l);
-	machine->numbers = calloc((3 + (size_t)has_gradients + has_base + has_snapshot) * total, sizeof *machine->numbers);
-	machine->layers = calloc(count, sizeof *machine->layers);
-	CHECK(machine->numbers != NULL);
-	CHECK(machine->layers != NULL);
+	machine->numbers = memory_take((3 + (size_t)has_gradients + has_base + has_snapshot) * total, sizeof *machine->numbers);
+	machine->layers = memory_take(count, sizeof *machine->layers);
 	float *at = machine->numbers;
 	for (size_t l = 0; l < count; l++) {
 		size_t size = machine_layer_size(scenario, tuition, l);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/setting.h"
+#include "sim/memory.h"
 
 #define NUMBER_MAX (INT64_C(1) << 53)
 
@@ -93,13 +94,6 @@ static int take_settings(const struct reader *reader, const json_t *object, stru
 
 /* ---- The first line ---- */
 
-static void *allocate(size_t count, size_t size)
-{
-	void *memory = calloc(size_max(count, 1), size);
-	CHECK(memory != NULL);
-	return memory;
-}
-
 /* What the first line says of the ring. */
 static int read_facts(const struct reader *reader, const json_t *object, struct recording *ret_facts)
 {
@@ -115,8 +109,8 @@ static int read_facts(const struct reader *reader, const json_t *object, struct 
 		return error;
 	facts->own = facts->member_count = (uint32_t)json_array_size(members);
 	facts->layer_count = json_array_size(layers);
-	facts->names = allocate(facts->member_count, sizeof *facts->names);
-	facts->layer_sizes = allocate(facts->layer_count, sizeof *facts->layer_sizes);
+	facts->names = memory_take(facts->member_count, sizeof *facts->names);
+	facts->layer_sizes = memory_take(facts->layer_count, sizeof *facts->layer_sizes);
 	for (uint32_t rank = 0; rank < facts->member_count && !error; rank++) {
 		error = take_name(reader, json_array_get(members, rank), "members", facts->names[rank]);
 		if (!error && strcmp(facts->names[rank], own) == 0)
@@ -178,7 +172,7 @@ static struct recorded_round *add_round(struct reader *reader)
 		CHECK(recording->rounds != NULL);
 	}
 	struct recorded_round *round = &recording->rounds[recording->round_count++];
-	*round = (struct recorded_round){.members = allocate(recording->member_count, sizeof *round->members)};
+	*round = (struct recorded_round){.members = memory_take(recording->member_count, sizeof *round->members)};
 	return round;
 }
 

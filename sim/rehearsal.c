@@ -8,6 +8,7 @@
 
 #include "proto/setting.h"
 #include "sim/cluster.h"
+#include "sim/memory.h"
 
 enum {
 	ELEMENTS_MAX = 2000000, /* of all members' layers: beyond this sizes are scaled down, times are not */
@@ -31,13 +32,6 @@ struct sheet {
 	size_t *counts, *capacities; /* [member_count] */
 	struct tick **ticks;         /* [member_count][counts] */
 };
-
-static void *allocate(size_t count, size_t size)
-{
-	void *memory = calloc(size_max(count, 1), size);
-	CHECK(memory != NULL);
-	return memory;
-}
 
 /* ---- What was recorded ---- */
 
@@ -74,7 +68,7 @@ static struct lull recorded_lull(const struct recording *recording, uint32_t ran
 void tempo_record(const struct recording *recording, struct tempo *ret_tempo)
 {
 	uint32_t count = recording->member_count;
-	struct tempo tempo = {.members = allocate(count, sizeof *tempo.members)};
+	struct tempo tempo = {.members = memory_take(count, sizeof *tempo.members)};
 	uint64_t time_us = 0, tokens = 0, transfer_us = 0;
 	for (size_t i = 0; i < recording->round_count; i++) {
 		const struct recorded_round *round = &recording->rounds[i];
@@ -204,7 +198,7 @@ static void watch_nothing(void *arg, double part)
 static void read_off(const struct recording *recording, const struct sheet *sheet, struct tempo *ret_tempo)
 {
 	uint32_t count = sheet->member_count;
-	struct tempo tempo = {.members = allocate(count, sizeof *tempo.members)};
+	struct tempo tempo = {.members = memory_take(count, sizeof *tempo.members)};
 	for (uint32_t rank = 0; rank < count; rank++) {
 		const struct tick *begin = sheet->ticks[rank], *end = &sheet->ticks[rank][sheet->counts[rank] - 2];
 		double time_us = (double)(end->time_us - begin->time_us);
@@ -236,9 +230,9 @@ static int run(const struct recording *recording, struct scenario *scenario, dou
 	       bool *ret_is_enough, struct line *why)
 {
 	uint32_t count = recording->member_count;
-	struct sheet sheet = {.member_count = count, .counts = allocate(count, sizeof *sheet.counts),
-			      .capacities = allocate(count, sizeof *sheet.capacities),
-			      .ticks = allocate(count, sizeof *sheet.ticks)};
+	struct sheet sheet = {.member_count = count, .counts = memory_take(count, sizeof *sheet.counts),
+			      .capacities = memory_take(count, sizeof *sheet.capacities),
+			      .ticks = memory_take(count, sizeof *sheet.ticks)};
 	struct report *report = report_open(NULL, scenario, NULL, why);
 	CHECK(report != NULL); /* it opens no file */
 	report_listen(report, listen, &sheet);
@@ -256,7 +250,7 @@ int rehearsal_run(const struct recording *recording, const struct ring_settings 
 		  uint64_t rounds, struct tempo *ret_tempo, struct line *why)
 {
 	struct scenario scenario;
-	struct pace *paces = allocate(recording->member_count * recording->round_count, sizeof *paces);
+	struct pace *paces = memory_take(recording->member_count * recording->round_count, sizeof *paces);
 	double seconds = make_scenario(recording, settings, links, &scenario, paces) * (double)rounds;
 	bool is_enough = false;
 	int error = 0;
@@ -280,7 +274,7 @@ static int compare(const void *a, const void *b)
 
 static double guess_latency_ms(const struct recording *recording)
 {
-	uint64_t *times_us = allocate(recording->round_count, sizeof *times_us);
+	uint64_t *times_us = memory_take(recording->round_count, sizeof *times_us);
 	size_t count = 0;
 	for (size_t i = 0; i < recording->round_count; i++)
 		if (recording->rounds[i].scalars_us > 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "sim/memory.h"
 #include "sim/share.h"
 
 uint64_t share_theta_hash(const struct layer *layer)
@@ -27,8 +28,7 @@ uint64_t share_state_hash(const struct layer *layer)
 void share_init(struct share *share, const struct layer *layer)
 {
 	*share = (struct share){.size = layer->size, .state_hash = share_state_hash(layer)};
-	share->theta = calloc(4 * layer->size + 1, sizeof(float));
-	CHECK(share->theta != NULL);
+	share->theta = memory_take(4 * layer->size, sizeof(float));
 	share->snapshot = share->theta + layer->size;
 	share->reference = share->theta + 2 * layer->size;
 	share->delta = share->theta + 3 * layer->size;
@@ -47,8 +47,7 @@ void share_restart(struct share *share, const struct layer *layer, bool had_begu
 {
 	struct share *ghost = NULL;
 	if (had_begun) {
-		ghost = malloc(sizeof *ghost);
-		CHECK(ghost != NULL);
+		ghost = memory_take(1, sizeof *ghost);
 		*ghost = *share;
 	} else {
 		share_fini(share);

@@ -30,20 +30,15 @@ void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_
 
 void world_arm_work(struct world *world, uint32_t rank, uint64_t time_us)
 {
-	struct citizen *member = &world->members[rank];
-	if (time_us >= member->work_us)
-		return;
-	member->work_us = u64_max(time_us, world->now_us);
-	world_push(world, HAPPENS_WORK, rank, member->work_us, NULL);
+	heap_arm(&world->heap, &world->members[rank].work_us, world->now_us,
+		 (struct heap_entry){.time_us = time_us, .kind = HAPPENS_WORK, .rank = rank});
 }
 
 void world_arm_tick(struct world *world, uint32_t rank)
 {
 	struct citizen *member = &world->members[rank];
-	if (member->deadline_us >= member->tick_us)
-		return;
-	member->tick_us = u64_max(member->deadline_us, world->now_us);
-	world_push(world, HAPPENS_TICK, rank, member->tick_us, NULL);
+	heap_arm(&world->heap, &member->tick_us, world->now_us,
+		 (struct heap_entry){.time_us = member->deadline_us, .kind = HAPPENS_TICK, .rank = rank});
 }
 
 uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "sim/dice.h"
+#include "sim/memory.h"
 #include "worker/complain.h"
 #include "worker/kernels.h"
 #include "worker/llama_config.h"
@@ -59,13 +60,6 @@ struct tuition {
 	struct pupil *pupils;   /* [host_count] */
 	struct examination examination;
 };
-
-static void *take_memory(size_t count, size_t size)
-{
-	void *block = calloc(count + 1, size);
-	CHECK(block != NULL);
-	return block;
-}
 
 /* ---- Jobs, on the threads ---- */
 
@@ -228,7 +222,7 @@ static int open_models(struct tuition *tuition, char *error, size_t error_size)
 		if (failed)
 			return complain(error, error_size, failed, "a model of this size with batch %u and context %u: %s",
 					tuition->batch, tuition->context, edit_error_text(failed));
-		tuition->tokens[t] = take_memory(tuition->batch * ((size_t)tuition->context + 1), sizeof(uint32_t));
+		tuition->tokens[t] = memory_take(tuition->batch * ((size_t)tuition->context + 1), sizeof(uint32_t));
 	}
 	tuition->pool = pool_new(tuition->thread_count);
 	return tuition->pool ? 0 : complain(error, error_size, EDIT_ERROR_SYSTEM, "%u threads: the system has no more",
@@ -245,12 +239,12 @@ static int open_parameters(struct tuition *tuition, char *error, size_t error_si
 	if (scenario->text[MODEL_START])
 		failed = llama_weights_open(&tuition->config, scenario->text[MODEL_START], &weights, cause, sizeof cause);
 	tuition->layer_count = llama_layer_count(&tuition->config);
-	tuition->initial = take_memory(tuition->layer_count, sizeof(float *));
+	tuition->initial = memory_take(tuition->layer_count, sizeof(float *));
 	tuition->examination = (struct examination){.job.run = run_examination, .tuition = tuition};
-	tuition->examination.thetas = take_memory(tuition->layer_count, sizeof(float *));
+	tuition->examination.thetas = memory_take(tuition->layer_count, sizeof(float *));
 	for (unsigned l = 0; l < tuition->layer_count; l++) {
-		tuition->initial[l] = take_memory(tuition_layer_size(tuition, l), sizeof(float));
-		tuition->examination.thetas[l] = take_memory(tuition_layer_size(tuition, l), sizeof(float));
+		tuition->initial[l] = memory_take(tuition_layer_size(tuition, l), sizeof(float));
+		tuition->examination.thetas[l] = memory_take(tuition_layer_size(tuition, l), sizeof(float));
 		if (!scenario->text[MODEL_START])
 			llama_init(&tuition->config, l, (uint64_t)scenario->value[RUN_SEED], tuition->initial[l]);
 		else if (!failed)
@@ -277,15 +271,15 @@ static void read_schedule(struct tuition *tuition)
 
 struct tuition *tuition_open(const struct scenario *scenario, unsigned thread_count, int *ret_error, struct line *why)
 {
-	struct tuition *tuition = take_memory(1, sizeof *tuition);
+	struct tuition *tuition = memory_take(1, sizeof *tuition);
 	char error[COMPLAINT_MAX] = "";
 	tuition->scenario = scenario;
 	tuition->batch = (unsigned)scenario->value[DATA_BATCH];
 	tuition->context = (unsigned)scenario->value[DATA_CONTEXT];
 	tuition->thread_count = thread_count;
-	tuition->models = take_memory(thread_count, sizeof *tuition->models);
-	tuition->tokens = take_memory(thread_count, sizeof *tuition->tokens);
-	tuition->pupils = take_memory(scenario->host_count, sizeof *tuition->pupils);
+	tuition->models = memory_take(thread_count, sizeof *tuition->models);
+	tuition->tokens = memory_take(thread_count, sizeof *tuition->tokens);
+	tuition->pupils = memory_take(scenario->host_count, sizeof *tuition->pupils);
 	read_schedule(tuition);
 	int failed = llama_config_load(scenario->text[MODEL_CONFIG], &tuition->config, error, sizeof error);
 	if (!failed)
@@ -354,9 +348,9 @@ void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *l
 				.tuition = tuition,
 				.rank = rank,
 				.layers = layers,
-				.inner = take_memory(tuition->layer_count, sizeof(float *))};
+				.inner = memory_take(tuition->layer_count, sizeof(float *))};
 	for (size_t l = 0; l < tuition->layer_count; l++) {
-		pupil->inner[l] = take_memory(INNER_FACTOR * layers[l].size, sizeof(float));
+		pupil->inner[l] = memory_take(INNER_FACTOR * layers[l].size, sizeof(float));
 		memcpy(layers[l].theta, tuition->initial[l], layers[l].size * sizeof(float));
 	}
 }
@@ -459,7 +453,7 @@ int tuition_save(const struct tuition *tuition, const struct layer *layers, cons
 	if (failed)
 		return failed;
 
-	const float **anchors = take_memory(tuition->layer_count, sizeof *anchors);
+	const float **anchors = memory_take(tuition->layer_count, sizeof *anchors);
 	for (size_t l = 0; l < tuition->layer_count; l++)
 		anchors[l] = layers[l].anchor;
 	length = asprintf(&path, "%s/model.safetensors", folder);

@@ -239,16 +239,12 @@ static void happen(struct world *world, const struct heap_entry *entry)
 	struct event event;
 	switch ((enum happening)entry->kind) {
 	case HAPPENS_TICK:
-		if (entry->time_us != member->tick_us)
-			return; /* an earlier one has replaced it */
-		member->tick_us = UINT64_MAX;
-		tick(world, entry->rank);
+		if (heap_keeps(entry, &member->tick_us))
+			tick(world, entry->rank);
 		return;
 	case HAPPENS_WORK:
-		if (entry->time_us != member->work_us)
-			return;
-		member->work_us = UINT64_MAX;
-		work(world, entry->rank);
+		if (heap_keeps(entry, &member->work_us))
+			work(world, entry->rank);
 		return;
 	case HAPPENS_ARRIVAL: arrive(world, entry->rank, entry->data); return;
 	case HAPPENS_HASHED:

@@ -10,22 +10,11 @@ import tempfile
 import time
 import unittest
 
+from processes import processes_with
+
 BUILD = os.environ.get("BUILD", "build")
 DEMO = [str(pathlib.Path(__file__).parent / "demo.py"), "--build", BUILD]
 SLOW = 8 if "san-" in BUILD else 1
-
-
-def processes_with(text):
-    """Command lines of all running processes that hold text."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # it has just ended
-        if text in line:
-            found.append(line)
-    return found
 
 
 class Demo(unittest.TestCase):

@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from processes import processes_with
+
 BUILD = os.environ.get("BUILD", "build")
 REAL = [sys.executable, str(pathlib.Path(__file__).parent.parent / "experiments" / "real.py"), "E6", "--build", BUILD]
 CAN_RUN = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc") and \
@@ -25,16 +27,8 @@ def namespaces_of(pid):
 
 
 def processes_in(folder):
-    """Command lines of running processes that hold the folder's name."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # it has just ended
-        if folder in line and "real.py" not in line:
-            found.append(line)
-    return found
+    """Command lines of running processes that hold the folder's name, but for the experiment itself."""
+    return [line for line in processes_with(folder) if "real.py" not in line]
 
 
 class Real(unittest.TestCase):
