@@ -38,7 +38,7 @@
 	X(PENALTY_PATIENCE, "penalty.patience", COUNT, "rounds", 3, 1, 1e9,                                                \
 	  "outliers in a row that count as a moved level, accepted from then on")                                          \
 	X(PENALTY_TEMPERATURE, "penalty.temperature", REAL, "", 1, 1e-6, 1e30, "flatness of the weights exp(-norm/T)")     \
-	X(PENALTY_BY_STEPS, "penalty.by_steps", CHOICE, "no|yes", 0, 0, 1,                                                 \
+	X(PENALTY_BY_STEPS, "penalty.by_steps", CHOICE, "no|yes", 1, 0, 1,                                                 \
 	  "multiply a member's weight by its local steps, so that fast members count for what they did")                   \
 	X(PENALTY_CLIP, "penalty.clip", REAL, "", 10, 1e-6, 1e30, "largest norm of the mean pseudo-gradient of a layer")   \
 	X(WIRE_CHUNK, "wire.chunk", BYTES, "bytes", 262144, 64, 4194304, "largest payload of one frame on the ring")       \
@@ -55,14 +55,14 @@
  *   ddp        the mean of every step's gradients, layer by layer in the backward pass
  *
  * id, name, sync.period, sync.overlap, sync.exchange, outer.lr, outer.momentum, penalty.threshold, penalty.temperature,
- * penalty.clip */
+ * penalty.by_steps, penalty.clip */
 #define METHODS(X)                                                                                                     \
-	X(METHOD_EDIT, "edit", 0, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 10)                               \
-	X(METHOD_A_EDIT, "a-edit", 600, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 10)                         \
-	X(METHOD_DILOCO, "diloco", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 1e30)                       \
-	X(METHOD_LOCAL_SGD, "local-sgd", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 1, 0, 1e30, 1e30, 1e30)                     \
-	X(METHOD_CO2, "co2", 0, OVERLAP_STEPS, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 1e30)                            \
-	X(METHOD_DDP, "ddp", 0, OVERLAP_NONE, EXCHANGE_GRADIENTS, 1, 0, 1e30, 1e30, 1e30)
+	X(METHOD_EDIT, "edit", 0, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 1, 10)                               \
+	X(METHOD_A_EDIT, "a-edit", 600, OVERLAP_FORWARD, EXCHANGE_PARAMETERS, 0.8, 0.85, 3, 1, 1, 10)                         \
+	X(METHOD_DILOCO, "diloco", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 0, 1e30)                       \
+	X(METHOD_LOCAL_SGD, "local-sgd", 0, OVERLAP_NONE, EXCHANGE_PARAMETERS, 1, 0, 1e30, 1e30, 0, 1e30)                     \
+	X(METHOD_CO2, "co2", 0, OVERLAP_STEPS, EXCHANGE_PARAMETERS, 0.7, 0.9, 1e30, 1e30, 0, 1e30)                            \
+	X(METHOD_DDP, "ddp", 0, OVERLAP_NONE, EXCHANGE_GRADIENTS, 1, 0, 1e30, 1e30, 0, 1e30)
 
 #define METHOD_NAME(id, name, ...) "|" name
 #define METHOD_NAMES (&METHODS(METHOD_NAME)[1])
@@ -122,7 +122,7 @@ static inline bool method_presets(enum method method, enum ring_setting setting,
 {
 	static const enum ring_setting settings[] = {SYNC_PERIOD, SYNC_OVERLAP, SYNC_EXCHANGE, OUTER_LR,
 						     OUTER_MOMENTUM, PENALTY_THRESHOLD, PENALTY_TEMPERATURE,
-						     PENALTY_CLIP};
+						     PENALTY_BY_STEPS, PENALTY_CLIP};
 	static const double values[METHOD_COUNT][sizeof settings / sizeof settings[0]] = {
 #define X(id, name, ...) {__VA_ARGS__},
 		METHODS(X)

@@ -51,7 +51,7 @@ size_t formula_weights(const struct record *records, size_t count, const struct 
 		bool takes_part = records[n].verdict == VERDICT_ACCEPTED;
 		ret_weights[n] = takes_part ? exp((low - records[n].norm) / temperature) : 0.0;
 		if (is_by_steps)
-			ret_weights[n] *= (double)records[n].steps;
+			ret_weights[n] *= (double)u64_max(records[n].steps, 1);
 		sum += ret_weights[n];
 	}
 	for (size_t n = 0; n < count; n++)

@@ -48,7 +48,7 @@ static void defaults_are_those_of_the_first_method(void **state)
 			assert_true(method != METHOD_EDIT || preset == standard.value[i]);
 			count++;
 		}
-	assert_int_equal(count, 8 * METHOD_COUNT);
+	assert_int_equal(count, 9 * METHOD_COUNT);
 }
 
 static void every_row_holds_together(void **state)
