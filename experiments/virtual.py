@@ -39,7 +39,8 @@ SIZES = {
               "intervals": (4, 8, 16, 32)},
     "full": {"tokens": 16777216, "batch": 4, "context": 128, "interval": 32, "rates": (1e-3, 2e-3, 4e-3), "seeds": (1, 2, 3),
              "intervals": (8, 16, 32, 64, 128, 256, 512)},
-    "bpe": {"tokens": 4194304, "batch": 4, "context": 128, "interval": 32, "rates": (1e-3, 2e-3), "seeds": (1,), "intervals": ()},
+    "bpe": {"tokens": 131072, "batch": 1, "context": 128, "interval": 8, "rates": (1e-3, 2e-3, 4e-3), "seeds": (1, 2, 3),
+            "intervals": ()},
 }
 SAMPLES = 64  # of the held-out part that losses are measured on
 
