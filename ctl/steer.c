@@ -12,6 +12,7 @@
 #include "ctl/session.h"
 #include "ctl/table.h"
 #include "ctl/verb.h"
+#include "proto/setting.h"
 
 #define POLL_S 0.1
 
@@ -143,11 +144,50 @@ static int tell(const struct session *session, const struct proposal *proposals,
 	return status;
 }
 
+/* The settings of the ring in force. Returns 0 or an exit status, told already. */
+static int ask_settings(struct session *session, struct ring_settings *ret_settings)
+{
+	struct control_request request = {.command = COMMAND_GET};
+	struct answer answer;
+	int status = session_ask(session, &request, EDIT__CONTROL__REPLY__BODY_SETTINGS, &answer);
+	if (status != 0)
+		return status;
+	*ret_settings = ring_settings_standard();
+	const Edit__Control__Settings *settings = answer.reply->settings;
+	for (size_t i = 0; i < settings->n_settings; i++) {
+		size_t index;
+		struct setting_value value;
+		if (setting_find(settings->settings[i]->name, &index, NULL) == 0 && index < RING_SETTING_COUNT &&
+		    setting_parse(index, settings->settings[i]->value, &value, NULL) == 0)
+			ret_settings->value[index] = value.number;
+	}
+	free(answer.block);
+	return 0;
+}
+
+/* Whether the values, one after the other, have a meaning beside those in force: a dry run sees each by itself. */
+static int check_meaning(struct session *session, const struct proposal *proposals, size_t count)
+{
+	struct ring_settings settings;
+	const char *conflict = NULL;
+	int status = ask_settings(session, &settings);
+	for (size_t i = 0; i < count && status == 0 && !conflict; i++) {
+		size_t index;
+		struct setting_value value;
+		if (setting_find(proposals[i].request.setting, &index, NULL) != 0 || index >= RING_SETTING_COUNT ||
+		    setting_parse(index, proposals[i].request.value, &value, NULL) != 0)
+			continue; /* the dry run tells */
+		setting_take(&settings, index, value.number);
+		conflict = setting_conflict(&settings, index);
+	}
+	return conflict ? session_fail(session, EDIT_ERROR_REFUSED, conflict) : status;
+}
+
 /* A dry run of all of them, so that nothing is proposed if one is wrong. */
 static int check(struct session *session, const struct proposal *proposals, size_t count, bool is_told)
 {
 	json_t *checked = json_array();
-	int status = 0;
+	int status = check_meaning(session, proposals, count);
 	for (size_t i = 0; i < count && status == 0; i++) {
 		struct proposal trial = {.request = proposals[i].request};
 		trial.request.dry_run = true;

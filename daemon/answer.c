@@ -176,6 +176,20 @@ static int propose(struct answer *answer, const struct change *change, bool is_d
 	return 0;
 }
 
+/* Refuses a value that would have no meaning beside those that hold, and those that are agreed upon already. */
+static int check_meaning(struct answer *answer, size_t index, double number, uint64_t at_round)
+{
+	const struct driver *driver = &answer->daemon->driver;
+	int error = answer_needs_node(answer);
+	if (error)
+		return error;
+	struct ring_settings settings = *node_settings(driver->node);
+	changes_foresee(&driver->changes, at_round, &settings);
+	setting_take(&settings, index, number);
+	const char *conflict = setting_conflict(&settings, index);
+	return conflict ? line_fail(&answer->why, EDIT_ERROR_REFUSED, "%s", conflict) : 0;
+}
+
 int answer_set(struct answer *answer, const struct control_request *request)
 {
 	size_t index;
@@ -189,6 +203,10 @@ int answer_set(struct answer *answer, const struct control_request *request)
 		return line_fail(&answer->why, EDIT_ERROR_REFUSED,
 				 "%s: belongs to this node alone; change it in the config file and restart editd",
 				 setting_at(index)->name);
+	/* A dry run may be of one among several that mean something together: who asks for it looks at all of them. */
+	error = request->dry_run ? 0 : check_meaning(answer, index, value.number, request->at_round);
+	if (error)
+		return error;
 	struct change change = {.kind = CHANGE_SET, .setting = (uint32_t)index, .value = value.number,
 				.at_round = request->at_round};
 	return propose(answer, &change, request->dry_run);

@@ -40,6 +40,17 @@ void changes_note(struct changes *changes, const struct note *note)
 	}
 }
 
+void changes_foresee(const struct changes *changes, uint64_t at_round, struct ring_settings *settings)
+{
+	for (uint64_t i = changes->count > CHANGE_LOG_MAX ? changes->count - CHANGE_LOG_MAX : 0; i < changes->count; i++) {
+		const struct change_entry *entry = &changes->entries[i % CHANGE_LOG_MAX];
+		bool is_ahead = entry->state == CHANGE_PROPOSED || entry->state == CHANGE_HELD;
+		bool is_in_time = entry->change.at_round == 0 || entry->change.at_round <= at_round;
+		if (is_ahead && is_in_time && entry->change.kind == CHANGE_SET)
+			setting_take(settings, entry->change.setting, entry->change.value);
+	}
+}
+
 static bool is_checkpoint_of(const struct change_entry *entry, uint64_t round)
 {
 	return entry->change.kind == CHANGE_CHECKPOINT && entry->state == CHANGE_IN_FORCE && entry->round == round;

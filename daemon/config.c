@@ -224,7 +224,8 @@ static int check_whole(struct config *config, const char *file, struct line *why
 				 "%s: node.silence_ms: %s is too short, expected at least twice node.heartbeat_ms (%s)",
 				 file, config_text(config, NODE_SILENCE_MS), config_text(config, NODE_HEARTBEAT_MS));
 	struct ring_settings settings = config_ring(config);
-	const char *conflict = ring_settings_conflict(&settings);
+	/* Its default is 0: one that is not was given. */
+	const char *conflict = setting_conflict(&settings, STRAGGLER_GRACE);
 	if (conflict != NULL)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: %s", file, conflict);
 	return check_folders(config, file, why);

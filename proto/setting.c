@@ -200,6 +200,24 @@ int setting_parse(size_t index, const char *text, struct setting_value *ret_valu
 	return 0;
 }
 
+void setting_take(struct ring_settings *settings, size_t index, double number)
+{
+	CHECK(index < RING_SETTING_COUNT);
+	settings->value[index] = number;
+	for (size_t i = 0; index == METHOD && i < RING_SETTING_COUNT; i++)
+		method_presets((enum method)number, (enum ring_setting)i, &settings->value[i]);
+}
+
+const char *setting_conflict(const struct ring_settings *settings, size_t given)
+{
+	const double *value = settings->value;
+	const char *conflict = ring_settings_conflict(settings);
+	/* A grace that was set before rests while gradients are exchanged, and works again afterwards. */
+	if (!conflict && given == STRAGGLER_GRACE && value[STRAGGLER_GRACE] > 0 && value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS)
+		return "straggler.grace has no meaning where sync.exchange = gradients makes every step a round";
+	return conflict;
+}
+
 struct setting_value setting_standard(size_t index)
 {
 	const struct setting *setting = setting_at(index);

@@ -88,6 +88,12 @@ struct setting_value setting_standard(size_t index);
 /* Whether number is a value of the numeric setting: in range, whole where it must be. False for NaN. */
 bool setting_holds(size_t index, double number);
 
+/* Puts a value into the settings of the ring; a method brings its presets. CHECKs index < RING_SETTING_COUNT. */
+void setting_take(struct ring_settings *settings, size_t index, double number);
+/* Why these settings have no meaning together, or the setting `given` (just named by a person) has none among them; NULL if all is
+ * well. */
+const char *setting_conflict(const struct ring_settings *settings, size_t given);
+
 /* Writes number as the config file would have it, so that it reads back as the same double. Numeric settings, CHOICE
  * and FLAG; CHECKs that. Returns buffer. */
 char *setting_format(size_t index, double number, char buffer[SETTING_TEXT_MAX + 1]);
