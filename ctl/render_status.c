@@ -57,6 +57,8 @@ static void say_worker(struct table *table, const Edit__Control__Status *status)
 
 static void say_rounds(struct table *table, const Edit__Control__Status *status)
 {
+	if (status->exchange[0] != '\0')
+		say(table, "exchange", TONE_PLAIN, "%s", status->exchange);
 	if (status->round == 0) {
 		say(table, "rounds", TONE_PLAIN, "none done");
 		return;

@@ -60,6 +60,7 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	const struct record *record = node_record(driver->node, 0, daemon->config.rank);
 
 	status->phase = answer_text(answer, phase_text(node.phase));
+	status->exchange = answer_text(answer, node_averages_gradients(driver->node) ? "gradients" : "parameters");
 	status->round = node.round;
 	status->loss = driver->loss;
 	status->ring_loss = sum.loss;
