@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/control.h"
+#include "daemon/handover.h"
 #include "daemon/log.h"
 #include "daemon/rounds.h"
 
@@ -150,7 +151,7 @@ static void start_worker(struct daemon *daemon)
 	log_line(LEVEL_NOTICE, "worker (pid %ld) ready at step %" PRIu64 ", round %" PRIu64, (long)daemon->port.pid,
 		 atomic_load(&daemon->run.segment.header->step), daemon->driver.record.round);
 	/* What its forerunner offered before it died, or before the daemon did, still holds. */
-	driver_offer(&daemon->driver, daemon->now_us);
+	handover_offer(&daemon->driver, daemon->now_us);
 }
 
 static void restore_layer(struct daemon *daemon, uint64_t layer_index)
@@ -176,15 +177,19 @@ static bool serve_worker(struct daemon *daemon)
 	case PORT_IS_READY: start_worker(daemon); break;
 	case PORT_OFFERS:
 		if (daemon->port.phase == PORT_READY)
-			driver_offer(&daemon->driver, daemon->now_us);
+			handover_offer(&daemon->driver, daemon->now_us);
 		break;
-	case PORT_WANTS: driver_want(&daemon->driver, value, daemon->now_us); break;
+	case PORT_GRADIENTS:
+		if (daemon->port.phase == PORT_READY)
+			handover_gradients(&daemon->driver, daemon->now_us);
+		break;
+	case PORT_WANTS: handover_want(&daemon->driver, value, daemon->now_us); break;
 	case PORT_RESTORES: restore_layer(daemon, value); break;
 	case PORT_FINISHES: log_line(LEVEL_NOTICE, "worker (pid %ld) has finished", (long)daemon->port.pid); break;
 	case PORT_LOST:
 		log_line(LEVEL_WARNING, "worker (pid %ld) is gone%s%s%s", (long)daemon->port.pid,
 			 why.text[0] ? " (" : "", why.text, why.text[0] ? ")" : "");
-		driver_lose_worker(&daemon->driver, daemon->now_us);
+		handover_lose_worker(&daemon->driver, daemon->now_us);
 		break;
 	}
 	return true;

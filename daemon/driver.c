@@ -14,7 +14,7 @@
 
 enum {
 	LINE_DELAY_US = 50000,     /* for the worker to wake up and say how long it has waited */
-	GRADIENT_LINE_US = 1000000 /* rounds of gradients are told so often at most */
+	GRADIENT_LINE_US = 1000000 /* lines of rounds of gradients between two such times are for debugging */
 };
 
 void driver_init(struct driver *driver, const struct config *config, struct transport *transport,
@@ -169,20 +169,17 @@ static void keep_round(struct driver *driver, const struct node_status *status)
 	}
 }
 
-/* The line of a round: what it cost and what came of it. */
-static void tell_round(struct driver *driver)
+void driver_tell(struct driver *driver)
 {
 	struct round_line *line = &driver->line;
 	char late[96] = "";
-	if (node_averages_gradients(driver->node) && driver->now_us < driver->told_us + GRADIENT_LINE_US) {
-		line->at_us = UINT64_MAX;
-		return;
-	}
-	driver->told_us = driver->now_us;
+	bool is_one_of_many = node_averages_gradients(driver->node) && driver->now_us < driver->told_us + GRADIENT_LINE_US;
+	if (!is_one_of_many)
+		driver->told_us = driver->now_us;
 	if (line->lateness_us > 0)
 		snprintf(late, sizeof late, ", last %s by %.1f ms", driver->config->names[line->latest],
 			 (double)line->lateness_us / 1e3);
-	log_line(LEVEL_INFO,
+	log_line(is_one_of_many ? LEVEL_DEBUG : LEVEL_INFO,
 		 "round %" PRIu64 ": loss %.4f, %" PRIu64
 		 " steps, %.0f tokens/s, sync %.1f ms, exposed %.1f ms, %" PRIu64 " bytes sent, %" PRIu32 " left out%s",
 		 line->round, line->sum.loss, line->sum.steps, line->sum.tokens_per_second, (double)line->sync_us / 1e3,
@@ -232,8 +229,7 @@ static void schedule(struct driver *driver, uint64_t steps, bool gradients)
 	driver->must_ring = true;
 }
 
-/* Many reasons to ring make one bell. */
-static void ring_bell(struct driver *driver)
+void driver_ring(struct driver *driver)
 {
 	if (driver->must_ring)
 		worker_port_ring(driver->port);
@@ -243,7 +239,7 @@ static void ring_bell(struct driver *driver)
 static void begin_checkpoint(struct driver *driver, uint64_t round)
 {
 	/* The worker goes on while the anchor is copied. */
-	ring_bell(driver);
+	driver_ring(driver);
 	struct line why;
 	if (driver->checkpoint->is_busy)
 		line_fail(&why, EDIT_ERROR_BUSY,
@@ -306,7 +302,7 @@ static void complete_round(struct driver *driver, const struct node_status *stat
 static void settle(struct driver *driver)
 {
 	while (driver->hash_count > 0) {
-		ring_bell(driver);
+		driver_ring(driver);
 		uint64_t layer_index = driver->hash_queue[--driver->hash_count];
 		uint64_t hash = state_commit_layer(&driver->run->state, layer_index,
 						   node_layer_round(driver->node, layer_index),
@@ -325,7 +321,7 @@ static void settle(struct driver *driver)
 		if (config_number(driver->config, CHECKPOINT_AT_END) != 0)
 			begin_checkpoint(driver, status.round);
 	}
-	ring_bell(driver);
+	driver_ring(driver);
 }
 
 /* ---- Events ---- */
@@ -348,7 +344,7 @@ void driver_tick(struct driver *driver, uint64_t now_us)
 		driver_take(driver, &event, now_us);
 	}
 	if (now_us >= driver->line.at_us)
-		tell_round(driver);
+		driver_tell(driver);
 	/* A checkpoint at the end may have waited for the one before. */
 	if (driver->finished && !driver->checkpoint->is_busy)
 		settle(driver);
@@ -369,133 +365,6 @@ void driver_message(struct driver *driver, const struct message *message, uint64
 	driver->heard = message;
 	driver_take(driver, &event, now_us);
 	driver->heard = NULL;
-}
-
-static bool all_offered(const struct segment *segment)
-{
-	for (size_t i = 0; i < segment->layer_count; i++)
-		if (atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) != SEGMENT_DAEMON)
-			return false;
-	return true;
-}
-
-/* A worker died while it handed layers over: its successor gets them back and offers at its next step. */
-static void void_offer(struct driver *driver, uint64_t step_now)
-{
-	struct segment *segment = &driver->run->segment;
-	for (size_t i = 0; i < segment->layer_count; i++)
-		if (!segment_is_torn(segment, i))
-			atomic_store_explicit(&segment->layers[i].owner, SEGMENT_WORKER, memory_order_release);
-	atomic_store(&segment->header->offer_step, step_now + 1);
-	worker_port_ring(driver->port);
-}
-
-/* Sums up what the worker has done in the steps below step_now, since the last offer. */
-static void take_offer(struct driver *driver, uint64_t step_now, struct event *event)
-{
-	const struct segment_header *header = driver->run->segment.header;
-	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
-	event->kind = EVENT_OFFER;
-	event->offer.steps = step_now - driver->offer.step;
-	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
-	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
-	segment_sum_steps(&driver->run->segment, driver->offer.step, step_now, &summed, &event->offer.loss);
-	event->offer.final = atomic_load(&header->final_step) != 0;
-	/* Now the round before is told in full. */
-	if (driver->line.at_us != UINT64_MAX)
-		tell_round(driver);
-	if (event->offer.steps > 0)
-		driver->loss = event->offer.loss;
-	driver->exposed_us = event->offer.exposed_us;
-	driver->is_offer_open = true;
-	driver->offer.step = step_now;
-	driver->offer.tokens = tokens;
-	driver->offer.wait_us = wait_us;
-}
-
-/* A gradient of a step whose begin an earlier daemon has heard of. No member takes that step. */
-static void refuse_gradient(struct driver *driver, size_t layer_index)
-{
-	struct segment_layer *words = &driver->run->segment.layers[layer_index];
-	atomic_store_explicit(&words->verdict, VERDICT_NONFINITE, memory_order_relaxed);
-	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
-	driver->must_ring = true;
-}
-
-/* The node gets the gradients that the worker has handed over; if it has died, the others are told as absent. */
-static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
-{
-	struct segment *segment = &driver->run->segment;
-	for (size_t i = segment->layer_count; i-- > 0;) {
-		bool is_here = atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
-		if (!driver->is_handing) {
-			if (is_here)
-				refuse_gradient(driver, i);
-			continue;
-		}
-		if (driver->handed[i] || (!is_here && !is_dead))
-			continue;
-		driver->handed[i] = true;
-		struct event event = {.kind = EVENT_GRADIENT};
-		event.gradient.layer_index = (uint32_t)i;
-		event.gradient.absent = !is_here;
-		driver_take(driver, &event, now_us);
-	}
-	ring_bell(driver);
-}
-
-/* A step whose gradients the worker hands over. */
-static void offer_gradients(struct driver *driver, uint64_t now_us)
-{
-	const struct segment_header *header = driver->run->segment.header;
-	uint64_t handed_step = load(&header->handed_step);
-	if (handed_step > driver->taken_handed && atomic_load(&header->gradients) != 0) {
-		struct event event = {0};
-		take_offer(driver, handed_step - 1, &event);
-		event.offer.gradients = true;
-		event.offer.realign = atomic_load(&header->realign) != 0;
-		driver->taken_handed = handed_step;
-		driver->is_handing = true;
-		memset(driver->handed, 0, driver->run->segment.layer_count * sizeof *driver->handed);
-		driver_take(driver, &event, now_us);
-	}
-	take_gradients(driver, false, now_us);
-}
-
-void driver_lose_worker(struct driver *driver, uint64_t now_us)
-{
-	if (driver->node && driver->is_handing)
-		take_gradients(driver, true, now_us);
-}
-
-void driver_offer(struct driver *driver, uint64_t now_us)
-{
-	if (!driver->node)
-		return;
-	if (load(&driver->run->segment.header->handed_step) > load(&driver->run->segment.header->step)) {
-		offer_gradients(driver, now_us);
-		return;
-	}
-	struct segment *segment = &driver->run->segment;
-	uint64_t step_now = load(&segment->header->offered_step);
-	if (step_now <= driver->taken_step)
-		return;
-	if (!all_offered(segment)) {
-		void_offer(driver, step_now);
-		return;
-	}
-	struct event event = {0};
-	take_offer(driver, step_now, &event);
-	driver->taken_step = step_now;
-	driver_take(driver, &event, now_us);
-}
-
-void driver_want(struct driver *driver, uint64_t layer_index, uint64_t now_us)
-{
-	if (!driver->node || layer_index >= driver->run->segment.layer_count)
-		return;
-	struct event event = {.kind = EVENT_WANT, .wanted = (uint32_t)layer_index};
-	driver_take(driver, &event, now_us);
 }
 
 int driver_propose(struct driver *driver, const struct change *change, uint64_t now_us, uint64_t *ret_id)

@@ -47,7 +47,7 @@ struct driver {
 	uint64_t taken_handed;   /* handed_step of the last gradients taken */
 	bool is_handing;         /* they are in the round in progress */
 	bool *handed;            /* [layer_count] the node has this one, or knows that there is none */
-	uint64_t told_us;        /* of the last line of a round */
+	uint64_t told_us;        /* of the last line of a round that was no debugging */
 	uint64_t *hash_queue;    /* [layer_count] layers committed and not hashed yet */
 	size_t hash_count;
 	const struct message *heard; /* message of the event being taken, NULL otherwise */
@@ -77,18 +77,16 @@ void driver_take(struct driver *driver, struct event *event, uint64_t now_us);
 void driver_tick(struct driver *driver, uint64_t now_us);
 /* A message from a neighbour. */
 void driver_message(struct driver *driver, const struct message *message, uint64_t now_us);
-/* The worker may have offered: takes the offer if all layers are the daemon's and it is a new one, and the gradients that it has
- * handed over. */
-void driver_offer(struct driver *driver, uint64_t now_us);
-/* The worker has died: gradients that it has not handed over will not come. */
-void driver_lose_worker(struct driver *driver, uint64_t now_us);
-/* The worker waits for a layer (an index from outside). */
-void driver_want(struct driver *driver, uint64_t layer_index, uint64_t now_us);
 /* Proposes a change; *ret_id is its id. Errors as node_step's NOTE_CHANGE_REFUSED; EDIT_ERROR_UNHEALTHY while
  * there is no node. */
 int driver_propose(struct driver *driver, const struct change *change, uint64_t now_us, uint64_t *ret_id);
 /* A worker has come after another died. */
 void driver_count_restart(struct driver *driver);
+
+/* Writes the line of the round kept last: what it cost and what came of it. */
+void driver_tell(struct driver *driver);
+/* Rings the worker's bell if there is a reason to; many reasons make one bell. */
+void driver_ring(struct driver *driver);
 
 /* When driver_tick has something to do, UINT64_MAX: never. */
 uint64_t driver_deadline(const struct driver *driver);

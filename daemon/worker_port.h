@@ -33,6 +33,7 @@ enum port_event {
 	PORT_HAS_DESCRIPTION, /* port->description is whole */
 	PORT_IS_READY,
 	PORT_OFFERS,
+	PORT_GRADIENTS,
 	PORT_WANTS,           /* *ret_value: layer index, not checked */
 	PORT_RESTORES,        /* *ret_value: layer index, not checked */
 	PORT_FINISHES,

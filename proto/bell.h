@@ -10,7 +10,7 @@
  *                                         <-  REFUSED text, or ATTACHED with the segment's descriptor
  *     RESTORE layer (each torn one)        ->
  *     READY                                ->
- *     OFFER, WANT layer ...                ->
+ *     OFFER, GRADIENT, WANT layer ...      ->
  *                                         <-  PUBLISH ...
  *     FINISHED                             ->
  *
@@ -28,11 +28,12 @@ enum segment_bell_kind {
 	BELL_ATTACHED,   /* daemon -> worker: carries the segment's descriptor */
 	BELL_REFUSED,    /* daemon -> worker: text says why */
 	BELL_READY,      /* worker -> daemon: initial theta is in place */
-	BELL_OFFER,      /* worker -> daemon: all layers are offered */
+	BELL_OFFER,      /* worker -> daemon: theta of all layers is offered */
 	BELL_PUBLISH,    /* daemon -> worker: some layer was published, or offer_step, paused or stop changed: look again */
 	BELL_WANT,       /* worker -> daemon: waits for layer `value`, not published yet (once per layer and round) */
 	BELL_RESTORE,    /* worker -> daemon: layer `value` is torn, give me the anchor again */
 	BELL_FINISHED,   /* worker -> daemon: the training loop has ended */
+	BELL_GRADIENT,   /* worker -> daemon: a layer's gradient is handed over */
 	BELL_END
 };
 

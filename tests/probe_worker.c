@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "worker/edit_worker.h"
+#include "worker/edit_worker_link.h"
 
 enum { LAYERS_MAX = 64 };
 
@@ -31,6 +31,7 @@ struct probe {
 	int64_t nan_theta_step, nan_loss_step, spike_step; /* steps that do harm; -1: none */
 	int64_t die_step, tear_step, die_offered_step; /* dies before, in the middle of, after this step; -1: never */
 	int64_t die_handing_step; /* dies when half of this step's gradients are handed over; -1: never */
+	int64_t die_announcing_step; /* dies when it has announced this step's gradients and handed none over; -1: never */
 	bool has_attach_only;   /* attaches and waits to be killed */
 	const char *facts[16];
 	size_t fact_count;
@@ -74,6 +75,16 @@ static float change_of(struct edit_worker *worker, const struct probe *probe, ui
 	return (float)(scale * sin((double)(i * 7 + step * 3 + edit_worker_rank(worker))));
 }
 
+/* Stops where edit_worker_offer_gradient can be killed: between the word that announces the step and the first layer's. */
+static _Noreturn void die_announcing(struct edit_worker *worker)
+{
+	struct segment_header *header = worker->segment.header;
+	atomic_store(&header->offers, atomic_load(&header->offers) + 1);
+	atomic_store(&header->handed_step, atomic_load(&header->step) + 1);
+	raise(SIGKILL);
+	abort();
+}
+
 /* Hands over what each layer shall change by, last layer first; afterwards changes[layer] are the means over the members. Result of
  * the library. */
 static int average(struct edit_worker *worker, const struct probe *probe, float *const *changes, uint64_t step)
@@ -84,6 +95,8 @@ static int average(struct edit_worker *worker, const struct probe *probe, float 
 			changes[layer][i] = change_of(worker, probe, step, i);
 		if ((int64_t)step == probe->die_handing_step && layer == probe->layer_count / 2)
 			raise(SIGKILL);
+		if ((int64_t)step == probe->die_announcing_step)
+			die_announcing(worker);
 		result = edit_worker_offer_gradient(worker, layer, changes[layer], step + 1 == probe->steps);
 	}
 	for (unsigned layer = probe->layer_count; !result && layer-- > 0;)
@@ -169,8 +182,8 @@ static void train(struct edit_worker *worker, const struct probe *probe, float *
 	}
 }
 
-enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_DIE_HANDING, SEEN_BEGIN,
-       SEEN_ATTACH_ONLY, SEEN_MOVING };
+enum { SEEN_NAN_THETA = 256, SEEN_NAN_LOSS, SEEN_SPIKE, SEEN_DIE, SEEN_TEAR, SEEN_DIE_OFFERED, SEEN_DIE_HANDING,
+       SEEN_DIE_ANNOUNCING, SEEN_BEGIN, SEEN_ATTACH_ONLY, SEEN_MOVING };
 
 static const struct argp_option option_table[] = {
 	{"layers", 'l', "N", 0, "Layers", 0},
@@ -189,6 +202,7 @@ static const struct argp_option option_table[] = {
 	{"tear", SEEN_TEAR, "STEP", 0, "Dies in the middle of layer 0 of this step", 0},
 	{"die-offered", SEEN_DIE_OFFERED, "STEP", 0, "Dies after this step, and after the offer if one was due", 0},
 	{"die-handing", SEEN_DIE_HANDING, "STEP", 0, "Dies when half of this step's gradients are handed over", 0},
+	{"die-announcing", SEEN_DIE_ANNOUNCING, "STEP", 0, "Dies before the first of this step's gradients is handed over", 0},
 	{"attach-only", SEEN_ATTACH_ONLY, NULL, 0, "Attaches, gets ready, and waits for ever", 0},
 	{0}};
 
@@ -216,6 +230,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case SEEN_TEAR: probe->tear_step = atoll(text); break;
 	case SEEN_DIE_OFFERED: probe->die_offered_step = atoll(text); break;
 	case SEEN_DIE_HANDING: probe->die_handing_step = atoll(text); break;
+	case SEEN_DIE_ANNOUNCING: probe->die_announcing_step = atoll(text); break;
 	case SEEN_ATTACH_ONLY: probe->has_attach_only = true; break;
 	case ARGP_KEY_ARG: probe->socket = text; break;
 	case ARGP_KEY_END:
@@ -243,7 +258,8 @@ int main(int argc, char **argv)
 			      .die_step = -1,
 			      .tear_step = -1,
 			      .die_offered_step = -1,
-			      .die_handing_step = -1};
+			      .die_handing_step = -1,
+			      .die_announcing_step = -1};
 	argp_parse(&parser, argc, argv, 0, NULL, &probe);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	struct edit_worker *worker = edit_worker_new(probe.socket);

@@ -118,6 +118,7 @@ static void bell_take(struct worker_end *end, const struct segment_bell *bell)
 	case BELL_ATTACH: worker_attach(end, bell->value); break;
 	case BELL_READY: atomic_fetch_add(&end->readies, 1); break;
 	case BELL_OFFER: atomic_fetch_add(&end->offers, 1); break;
+	case BELL_GRADIENT: atomic_fetch_add(&end->gradients, 1); break;
 	case BELL_WANT: atomic_fetch_add(&end->wants[bell->value % 8], 1); break;
 	case BELL_RESTORE: layer_restore(end, bell->value); break;
 	case BELL_FINISHED: atomic_fetch_add(&end->finishes, 1); break;

@@ -20,7 +20,7 @@ struct worker_end {
 	_Atomic int is_last;          /* stops the worker with the last layer that it publishes */
 	_Atomic int is_silent;        /* does not read */
 	/* what it heard */
-	_Atomic unsigned attaches, readies, offers, restores, finishes, losses;
+	_Atomic unsigned attaches, readies, offers, gradients, restores, finishes, losses;
 	_Atomic unsigned wants[8];      /* by layer */
 	struct description description; /* of the last ATTACH */
 	/* its own */

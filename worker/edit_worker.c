@@ -465,7 +465,7 @@ int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const
 	}
 	/* Release: who sees the layer handed over sees its gradient and the words above. */
 	atomic_store_explicit(&words->owner, SEGMENT_DAEMON, memory_order_release);
-	link_ring(worker, BELL_OFFER, 0);
+	link_ring(worker, BELL_GRADIENT, 0);
 	return link_poll(worker);
 }
 

@@ -243,8 +243,10 @@ void link_tell(struct edit_worker *worker)
 		else
 			is_offered = true;
 	}
+	bool is_handing = atomic_load_explicit(&segment->header->handed_step, memory_order_relaxed) >
+			  atomic_load_explicit(&segment->header->step, memory_order_relaxed);
 	if (is_offered && atomic_load_explicit(&segment->header->offers, memory_order_relaxed) > 0)
-		link_ring(worker, BELL_OFFER, 0);
+		link_ring(worker, is_handing ? BELL_GRADIENT : BELL_OFFER, 0);
 	if (worker->is_finished)
 		link_ring(worker, BELL_FINISHED, 0);
 }

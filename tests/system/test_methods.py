@@ -1,5 +1,9 @@
 """Methods on real daemons: presets that change on a running ring, and rounds by time."""
 
+import subprocess
+
+from conftest import BUILD
+
 
 def test_rounds_without_overlap_give_the_same_bits_and_hide_nothing(ring):
     hashes = []
@@ -120,14 +124,51 @@ def test_methods_follow_each_other_on_a_running_ring(ring):
     r.start()
     r.start_workers("--steps", 100000, "--step-ms", 1)
     r.nodes[0].wait_for_round(2)
-    # By time with a period of its own: that of the preset lasts longer than this test.
-    for i, method in enumerate(("ddp", "co2", "by time", "ddp", "edit", "diloco", "co2", "local-sgd", "ddp", "by time", "edit")):
-        name, value = ("sync.period", "0.05") if method == "by time" else ("method", method)
-        r.nodes[i % 3].ctl("set", name, value, "--wait", "--timeout", "20")
+    methods = ("ddp", "co2", "a-edit", "edit", "ddp", "a-edit", "ddp", "diloco", "co2", "local-sgd", "ddp", "edit")
+    for i, method in enumerate(methods):
+        wanted = {"method": method}
+        node = r.nodes[i % 3]
+        if method == "a-edit":
+            # After the same round, because the preset's period lasts longer than this test.
+            wanted["sync.period"] = "0.05"
+            at = ("--at-round", node.status()["round"] + (400 if methods[i - 1] == "ddp" else 80))
+        else:
+            at = ()
+        node.ctl("set", *(f"{name}={value}" for name, value in wanted.items()), *at, "--wait", "--timeout", "20")
         node = r.nodes[(i + 1) % 3]
         node.ctl("wait", "round", node.status()["round"] + 6, "--timeout", "20")
-        assert all(n.ctl("get", name)["settings"][0]["value"] == value for n in r.nodes)
+        for n in r.nodes:
+            assert {name: n.ctl("get", name)["settings"][0]["value"] for name in wanted} == wanted
+            assert n.status()["exchange"] == ("gradients" if method == "ddp" else "parameters")
         r.check_hashes()
+
+
+def test_settings_without_a_meaning_together_are_refused_with_the_reason(ring):
+    r = ring(2)
+    r.start()
+    r.start_workers("--steps", 100000, "--step-ms", 1)
+    node = r.nodes[1]
+    node.wait_for_round(2)
+    node.ctl("set", "straggler.grace", "0.5", status=2)
+    node.ctl("set", "straggler.grace", "2", "--wait", "--timeout", "20")
+    node.ctl("set", "method", "ddp", "--wait", "--timeout", "20")  # a grace that is there rests
+    for name, value in (("sync.period", "5"), ("sync.overlap", "steps"), ("straggler.grace", "1.5")):
+        for more in ((), ("--dry-run",)):
+            node.ctl("set", name, value, *more, status=4)
+        told = subprocess.run([BUILD / "editctl", "-s", node.folder / "run/control.sock", "set", name, value],
+                              capture_output=True, text=True)
+        assert f"{name} " in told.stderr and "has no meaning where sync.exchange = gradients" in told.stderr
+    node.ctl("set", "straggler.grace", "0", "--wait", "--timeout", "20")
+    node.ctl("set", "method", "a-edit", "--dry-run")
+    # What is agreed upon and not in force yet counts too, if it will be in force by then.
+    far = node.status()["round"] + 1000000
+    node.ctl("set", "method", "edit", "--at-round", far)
+    node.ctl("set", "sync.period", "5", status=4)
+    node.ctl("set", "sync.period", "5", "--at-round", far)
+    # One of several that mean nothing together: none is proposed.
+    node.ctl("set", "sync.min_steps=3", "method=ddp", "sync.overlap=steps", status=4)
+    assert node.ctl("get", "sync.min_steps")["settings"][0]["value"] == "1"
+    r.check_hashes()
 
 
 def test_worker_killed_among_its_gradients_comes_back_in_step(ring):
@@ -145,3 +186,20 @@ def test_worker_killed_among_its_gradients_comes_back_in_step(ring):
     r.check_hashes()
     assert [node.status()["step"] for node in r.nodes] == [80, 80, 80]
     assert not any("differs" in node.log() for node in r.nodes)
+
+
+def test_worker_killed_before_its_first_gradient_comes_back_in_step(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(method="ddp")
+    r.start()
+    for node in r.nodes[:2]:
+        node.start_worker("--steps", 60, "--step-ms", 2, "--layers", 6)
+    r.nodes[2].start_worker("--steps", 60, "--step-ms", 2, "--layers", 6, "--die-announcing", 20)
+    r.nodes[2].worker.wait(20)
+    r.nodes[2].start_worker("--steps", 60, "--step-ms", 2, "--layers", 6)
+    r.wait_until_finished()
+    r.check_hashes()
+    assert [node.status()["step"] for node in r.nodes] == [60, 60, 60]
+    # Every step is a round, the death brings one of alignment, and the last one is of parameters.
+    assert [node.status()["round"] for node in r.nodes] == [62, 62, 62]

@@ -1,0 +1,154 @@
+/* What the worker hands over, as events. Reads its words in the segment; the node decides what becomes of it. */
+
+#include "daemon/handover.h"
+
+#include <string.h>
+
+static uint64_t load(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_acquire);
+}
+
+/* ---- Theta and gradients ---- */
+
+static bool all_offered(const struct segment *segment)
+{
+	for (size_t i = 0; i < segment->layer_count; i++)
+		if (atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) != SEGMENT_DAEMON)
+			return false;
+	return true;
+}
+
+/* A worker died while it handed layers over: its successor gets them back and offers at its next step. */
+static void void_offer(struct driver *driver, uint64_t step_now)
+{
+	struct segment *segment = &driver->run->segment;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		if (!segment_is_torn(segment, i))
+			atomic_store_explicit(&segment->layers[i].owner, SEGMENT_WORKER, memory_order_release);
+	atomic_store(&segment->header->offer_step, step_now + 1);
+	worker_port_ring(driver->port);
+}
+
+/* Sums up what the worker has done in the steps below step_now, since the last offer. */
+static void take_offer(struct driver *driver, uint64_t step_now, struct event *event)
+{
+	const struct segment_header *header = driver->run->segment.header;
+	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
+	event->kind = EVENT_OFFER;
+	event->offer.steps = step_now - driver->offer.step;
+	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
+	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
+	segment_sum_steps(&driver->run->segment, driver->offer.step, step_now, &summed, &event->offer.loss);
+	event->offer.final = atomic_load(&header->final_step) != 0;
+	/* Now the round before is told in full. */
+	if (driver->line.at_us != UINT64_MAX)
+		driver_tell(driver);
+	if (event->offer.steps > 0)
+		driver->loss = event->offer.loss;
+	driver->exposed_us = event->offer.exposed_us;
+	driver->is_offer_open = true;
+	driver->offer.step = step_now;
+	driver->offer.tokens = tokens;
+	driver->offer.wait_us = wait_us;
+}
+
+/* A gradient of a step whose begin an earlier daemon has heard of. No member takes that step. */
+static void refuse_gradient(struct driver *driver, size_t layer_index)
+{
+	struct segment_layer *words = &driver->run->segment.layers[layer_index];
+	atomic_store_explicit(&words->verdict, VERDICT_NONFINITE, memory_order_relaxed);
+	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
+	driver->must_ring = true;
+}
+
+/* The node gets the gradients that the worker has handed over; if it has died, the others are told as absent. */
+static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
+{
+	struct segment *segment = &driver->run->segment;
+	for (size_t i = segment->layer_count; i-- > 0;) {
+		bool is_here = atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
+		if (!driver->is_handing) {
+			if (is_here)
+				refuse_gradient(driver, i);
+			continue;
+		}
+		if (driver->handed[i] || (!is_here && !is_dead))
+			continue;
+		driver->handed[i] = true;
+		struct event event = {.kind = EVENT_GRADIENT};
+		event.gradient.layer_index = (uint32_t)i;
+		event.gradient.absent = !is_here;
+		driver_take(driver, &event, now_us);
+	}
+	driver_ring(driver);
+}
+
+/* A step whose gradients the worker hands over. */
+static void offer_gradients(struct driver *driver, uint64_t now_us)
+{
+	const struct segment_header *header = driver->run->segment.header;
+	uint64_t handed_step = load(&header->handed_step);
+	if (handed_step > driver->taken_handed && atomic_load(&header->gradients) != 0) {
+		struct event event = {0};
+		take_offer(driver, handed_step - 1, &event);
+		event.offer.gradients = true;
+		event.offer.realign = atomic_load(&header->realign) != 0;
+		driver->taken_handed = handed_step;
+		driver->is_handing = true;
+		memset(driver->handed, 0, driver->run->segment.layer_count * sizeof *driver->handed);
+		driver_take(driver, &event, now_us);
+	}
+	take_gradients(driver, false, now_us);
+}
+
+/* The worker is among the gradients of a step that it has announced and not done. */
+static bool is_among_gradients(const struct driver *driver)
+{
+	const struct segment_header *header = driver->run->segment.header;
+	return load(&header->handed_step) > load(&header->step);
+}
+
+void handover_gradients(struct driver *driver, uint64_t now_us)
+{
+	if (driver->node && is_among_gradients(driver))
+		offer_gradients(driver, now_us);
+}
+
+void handover_lose_worker(struct driver *driver, uint64_t now_us)
+{
+	/* It may have died between its words and the bell: a step that it has announced counts for its successor. */
+	handover_gradients(driver, now_us);
+	if (driver->node && driver->is_handing)
+		take_gradients(driver, true, now_us);
+}
+
+void handover_offer(struct driver *driver, uint64_t now_us)
+{
+	if (!driver->node)
+		return;
+	if (is_among_gradients(driver)) {
+		offer_gradients(driver, now_us);
+		return;
+	}
+	struct segment *segment = &driver->run->segment;
+	uint64_t step_now = load(&segment->header->offered_step);
+	if (step_now <= driver->taken_step)
+		return;
+	if (!all_offered(segment)) {
+		void_offer(driver, step_now);
+		return;
+	}
+	struct event event = {0};
+	take_offer(driver, step_now, &event);
+	driver->taken_step = step_now;
+	driver_take(driver, &event, now_us);
+}
+
+void handover_want(struct driver *driver, uint64_t layer_index, uint64_t now_us)
+{
+	if (!driver->node || layer_index >= driver->run->segment.layer_count)
+		return;
+	struct event event = {.kind = EVENT_WANT, .wanted = (uint32_t)layer_index};
+	driver_take(driver, &event, now_us);
+}
