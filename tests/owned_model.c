@@ -76,11 +76,12 @@ static int note_acquire(void *arg, unsigned layer)
 }
 
 static void note_release(void *arg, unsigned layer) { note(arg, 'r', layer); }
+static void note_done(void *arg, unsigned layer) { note(arg, 'd', layer); }
 static void note_begin(void *arg, unsigned layer) { note(arg, 'b', layer); }
 static void note_end(void *arg, unsigned layer) { note(arg, 'e', layer); }
 
 struct llama_hooks journal_hooks(struct journal *journal)
 {
-	return (struct llama_hooks){.acquire = note_acquire, .release = note_release, .step_begin = note_begin,
+	return (struct llama_hooks){.acquire = note_acquire, .release = note_release, .gradient_done = note_done, .step_begin = note_begin,
 				    .step_end = note_end, .arg = journal};
 }

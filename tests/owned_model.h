@@ -22,7 +22,7 @@ void owned_free(struct owned *o);
 /* tokens [count], drawn from a fixed seed. */
 void fill_tokens(uint32_t *tokens, size_t count, unsigned vocab_size);
 
-/* Hooks that note what they are called for: a acquire, r release, b begin, e end, each with the layer and a space. */
+/* Hooks that note what they are called for: a acquire, r release, d gradient done, b begin, e end, each with the layer and a space. */
 struct journal {
 	char text[512];
 	int refused_layer; /* acquire of it fails; -1: none */

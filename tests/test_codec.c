@@ -56,7 +56,7 @@ static struct record record_good(void)
 {
 	return (struct record){.round = 9, .layer_index = 4095, .origin = 1023, .verdict = VERDICT_OUTLIER, .norm = 12.5,
 			       .z = 4.5, .mean = 3, .sd = 0.1, .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 999,
-			       .exposed_us = 17, .change = UINT64_MAX, .final = true};
+			       .exposed_us = 17, .change = UINT64_MAX, .final = true, .realign = true};
 }
 
 /* Sends a message through bytes; returns their count. */
@@ -177,6 +177,7 @@ static void record_compare(const struct record *a, const struct record *b)
 	assert_true(a->exposed_us == b->exposed_us);
 	assert_true(a->change == b->change);
 	assert_int_equal(a->final, b->final);
+	assert_int_equal(a->realign, b->realign);
 }
 
 static void record_reads_back_to_the_bit(void **state)
@@ -185,6 +186,10 @@ static void record_reads_back_to_the_bit(void **state)
 	struct message message = message_of(MESSAGE_RECORD), got;
 	message.record = record_good();
 	assert_true(pass(&message, &got) <= CODEC_SMALL_MAX);
+	record_compare(&got.record, &message.record);
+	message.record.verdict = VERDICT_LATE;
+	message.record.realign = false;
+	pass(&message, &got);
 	record_compare(&got.record, &message.record);
 	message.record.verdict = VERDICT_NONFINITE;
 	message.record.norm = NAN;
@@ -210,7 +215,8 @@ static void random_records_read_back_to_the_bit(void **state)
 			.norm = exp(200 * erand48(seed) - 100), .z = 1e6 * (erand48(seed) - 0.5), .mean = erand48(seed),
 			.sd = erand48(seed), .steps = (uint64_t)nrand48(seed), .tokens = (uint64_t)nrand48(seed) << 20,
 			.loss = erand48(seed), .interval_us = (uint64_t)nrand48(seed), .exposed_us = (uint64_t)nrand48(seed),
-			.change = (uint64_t)nrand48(seed) << 33, .final = nrand48(seed) & 1};
+			.change = (uint64_t)nrand48(seed) << 33, .final = nrand48(seed) & 1,
+			.realign = nrand48(seed) & 1};
 		pass(&message, &got);
 		record_compare(&got.record, &message.record);
 	}

@@ -133,6 +133,8 @@ static void settings_without_a_meaning_together_are_refused(void **state)
 	(void)state;
 	refuses("method = ddp\n[sync]\nperiod = 5\n" NAMED, EDIT_ERROR_INVALID, ": sync.period has no meaning where ");
 	refuses("method = ddp\n[sync]\noverlap = steps\n" NAMED, EDIT_ERROR_INVALID, ": sync.overlap = steps has no meaning where ");
+	refuses("method = ddp\n[straggler]\ngrace = 2\n" NAMED, EDIT_ERROR_INVALID, ": straggler.grace has no meaning where ");
+	refuses("[sync]\nexchange = gradients\nperiod = 5\n" NAMED, EDIT_ERROR_INVALID, ": sync.period has no meaning where ");
 }
 
 static void lines_that_are_no_settings_are_refused(void **state)

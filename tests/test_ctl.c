@@ -244,6 +244,24 @@ static void penalties_mark_what_is_left_out(void **state)
 	free(text);
 }
 
+static void status_names_what_is_exchanged(void **state)
+{
+	Edit__Control__Status status = EDIT__CONTROL__STATUS__INIT;
+	char *text = NULL;
+	size_t size_bytes;
+	(void)state;
+	status.exchange = (char *)"gradients";
+	FILE *out = open_memstream(&text, &size_bytes);
+	assert_non_null(out);
+	render_status(out, &status, false);
+	fclose(out);
+	const char *line = strstr(text, "exchange");
+	assert_non_null(line);
+	assert_int_equal(strspn(line + strlen("exchange"), " "), strcspn(line + strlen("exchange"), "g"));
+	assert_non_null(strstr(line, " gradients\n"));
+	free(text);
+}
+
 /* ---- Words ---- */
 
 static void words_of_set_are_read_in_both_forms(void **state)
@@ -552,6 +570,7 @@ int main(void)
 		cmocka_unit_test(json_message_holds_every_kind_of_field),
 		cmocka_unit_test(json_keeps_its_own_version_beside_that_of_the_daemon),
 		cmocka_unit_test(penalties_mark_what_is_left_out),
+		cmocka_unit_test(status_names_what_is_exchanged),
 		cmocka_unit_test(words_of_set_are_read_in_both_forms),
 		cmocka_unit_test(words_of_set_that_cannot_be_sent_are_refused),
 		cmocka_unit_test(numbers_of_the_command_line_are_checked_whole),

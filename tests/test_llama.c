@@ -272,8 +272,63 @@ static void check_hooks(bool is_tied, const char *accumulate, const char *evalua
 static void layers_are_held_around_use_and_dropped_on_refusal(void **state)
 {
 	(void)state;
-	check_hooks(false, "a0 r0 a1 r1 a2 r2 a3 r3 a2 r2 a1 r1 ", "a0 r0 a1 r1 a2 r2 a3 r3 ", "a0 r0 a1 r1 a2 ");
-	check_hooks(true, "a0 a1 r1 a2 r2 a3 r3 r0 a2 r2 a1 r1 ", "a0 a1 r1 a2 r2 a3 r3 r0 ", "a0 a1 r1 a2 r0 ");
+	check_hooks(false, "a0 r0 a1 r1 a2 r2 a3 r3 d3 a2 r2 d2 a1 r1 d1 d0 ", "a0 r0 a1 r1 a2 r2 a3 r3 ", "a0 r0 a1 r1 a2 ");
+	check_hooks(true, "a0 a1 r1 a2 r2 a3 r3 r0 d3 a2 r2 d2 a1 r1 d1 d0 ", "a0 a1 r1 a2 r2 a3 r3 r0 ", "a0 a1 r1 a2 r0 ");
+}
+
+/* What stood in a layer's gradient when it was said to be done. */
+struct early {
+	struct llama *model;
+	float *copies[4];
+	unsigned count;
+};
+
+static void keep_early(void *arg, unsigned layer)
+{
+	struct early *early = arg;
+	size_t bytes = llama_layer_size(llama_config_of(early->model), layer) * sizeof(float);
+	assert_int_equal(layer, 3 - early->count++);
+	memcpy(early->copies[layer], llama_gradient(early->model, layer), bytes);
+}
+
+/* A gradient that is handed over when it is said to be done is the whole one, and looking at it changes no bit. */
+static void check_early(bool is_tied)
+{
+	enum { TIME = 9, BATCH = 2 };
+	uint32_t tokens[BATCH * (TIME + 1)];
+	double loss, loss_hooked;
+	struct llama_config config = SMALL;
+	config.tie_word_embeddings = is_tied;
+	fill_tokens(tokens, BATCH * (TIME + 1), config.vocab_size);
+	struct owned plain = owned_new(&config, (struct llama_limits){BATCH, TIME, 0, true});
+	struct owned hooked = owned_new(&config, (struct llama_limits){BATCH, TIME, 0, true});
+	struct early early = {.model = hooked.model};
+	for (unsigned layer = 0; layer < 4; layer++) {
+		early.copies[layer] = calloc(llama_layer_size(&config, layer), sizeof(float));
+		assert_non_null(early.copies[layer]);
+	}
+	llama_set_hooks(hooked.model, &(struct llama_hooks){.gradient_done = keep_early, .arg = &early});
+	llama_gradient_zero(plain.model);
+	llama_gradient_zero(hooked.model);
+	assert_int_equal(llama_accumulate(plain.model, tokens, BATCH, TIME, 1, &loss), 0);
+	assert_int_equal(llama_accumulate(hooked.model, tokens, BATCH, TIME, 1, &loss_hooked), 0);
+	assert_int_equal(early.count, 4);
+	assert_true(loss == loss_hooked);
+	for (unsigned layer = 0; layer < 4; layer++) {
+		size_t bytes = llama_layer_size(&config, layer) * sizeof(float);
+		assert_memory_equal(early.copies[layer], llama_gradient(plain.model, layer), bytes);
+		assert_memory_equal(llama_gradient(hooked.model, layer), llama_gradient(plain.model, layer), bytes);
+		free(early.copies[layer]);
+	}
+	owned_free(&plain);
+	owned_free(&hooked);
+}
+
+static void gradient_that_is_done_is_whole(void **state)
+{
+	(void)state;
+	check_early(false);
+	check_early(true);
 }
 
 int main(void)
@@ -286,6 +341,7 @@ int main(void)
 		cmocka_unit_test(gradient_is_slope_for_any_number_of_tiles),
 		cmocka_unit_test(logits_depend_on_earlier_tokens_alone),
 		cmocka_unit_test(layers_are_held_around_use_and_dropped_on_refusal),
+		cmocka_unit_test(gradient_that_is_done_is_whole),
 	};
 	kernels_set_threads(1);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,6 +139,58 @@ static void bad_values_are_told_in_one_line(void **state)
 	     "node.name: not plain text of up to 255 bytes, expected up to 63 of a-z, 0-9 and -");
 }
 
+static void grace_is_none_or_at_least_one_interval(void **state)
+{
+	(void)state;
+	struct setting_value value;
+	tell("straggler.grace", "0.99", EDIT_ERROR_INVALID,
+	     "straggler.grace: 0.99 does not fit, expected 0, or a number from 1 to 1000000");
+	assert_int_equal(setting_parse(STRAGGLER_GRACE, "0", &value, NULL), 0);
+	assert_int_equal(setting_parse(STRAGGLER_GRACE, "1", &value, NULL), 0);
+	assert_false(setting_holds(STRAGGLER_GRACE, 1e-9));
+}
+
+static void method_is_taken_with_its_presets(void **state)
+{
+	(void)state;
+	struct ring_settings settings = ring_settings_standard();
+	setting_take(&settings, SYNC_PERIOD, 5);
+	assert_true(settings.value[SYNC_PERIOD] == 5);
+	setting_take(&settings, METHOD, METHOD_DDP);
+	assert_true(settings.value[METHOD] == METHOD_DDP);
+	assert_true(settings.value[SYNC_PERIOD] == 0);
+	assert_true(settings.value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS);
+	assert_true(settings.value[SYNC_INTERVAL] == 128);
+}
+
+static void settings_without_a_meaning_together_are_told(void **state)
+{
+	(void)state;
+	const struct {
+		enum ring_setting setting;
+		double value;
+		const char *begin;
+	} cases[] = {{SYNC_PERIOD, 5, "sync.period has no meaning where sync.exchange = gradients"},
+		     {SYNC_OVERLAP, OVERLAP_STEPS, "sync.overlap = steps has no meaning where sync.exchange = gradients"},
+		     {STRAGGLER_GRACE, 1.5, "straggler.grace has no meaning where sync.exchange = gradients"}};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ring_settings settings = ring_settings_standard();
+		setting_take(&settings, cases[i].setting, cases[i].value);
+		assert_null(setting_conflict(&settings, cases[i].setting));
+		setting_take(&settings, SYNC_EXCHANGE, EXCHANGE_GRADIENTS);
+		const char *conflict = setting_conflict(&settings, cases[i].setting);
+		assert_non_null(conflict);
+		assert_ptr_equal(strstr(conflict, cases[i].begin), conflict);
+	}
+	/* A grace that was set before rests. */
+	struct ring_settings settings = ring_settings_standard();
+	setting_take(&settings, STRAGGLER_GRACE, 1.5);
+	setting_take(&settings, METHOD, METHOD_DDP);
+	assert_null(setting_conflict(&settings, METHOD));
+	setting_take(&settings, STRAGGLER_GRACE, 0);
+	assert_null(setting_conflict(&settings, STRAGGLER_GRACE));
+}
+
 static void overlong_values_are_refused(void **state)
 {
 	(void)state;
@@ -206,6 +258,9 @@ int main(void)
 		cmocka_unit_test(every_row_holds_together),
 		cmocka_unit_test(ends_of_ranges_are_accepted_and_beyond_is_refused),
 		cmocka_unit_test(bad_values_are_told_in_one_line),
+		cmocka_unit_test(grace_is_none_or_at_least_one_interval),
+		cmocka_unit_test(method_is_taken_with_its_presets),
+		cmocka_unit_test(settings_without_a_meaning_together_are_told),
 		cmocka_unit_test(overlong_values_are_refused),
 		cmocka_unit_test(good_values_are_read),
 		cmocka_unit_test(numbers_are_written_shortest),

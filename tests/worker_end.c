@@ -40,10 +40,33 @@ void worker_end_ring(struct worker_end *end)
 		bell_send(end->connection, BELL_PUBLISH, 0, 0, NULL, -1);
 }
 
+/* Hands the mean back in the place of every gradient that is handed over and not held: half of it. */
+static void gradients_publish(struct worker_end *end)
+{
+	struct segment_header *header = end->segment.header;
+	int hold_layer = atomic_load(&end->hold_layer);
+	for (size_t i = end->segment.layer_count; i-- > 0;) {
+		struct segment_layer *layer = &end->segment.layers[i];
+		bool is_held = hold_layer >= 0 && (int)i <= hold_layer;
+		if (is_held || atomic_load(&layer->owner) != SEGMENT_DAEMON || segment_is_torn(&end->segment, i))
+			continue;
+		for (size_t j = 0; j < segment_layer_size(&end->segment, i); j++)
+			segment_gradient(&end->segment, i)[j] *= 0.5F;
+		atomic_store(&layer->verdict, atomic_load(&end->verdict));
+		atomic_store(&layer->round, atomic_load(&header->handed_step));
+		atomic_store(&layer->owner, SEGMENT_WORKER);
+		worker_end_ring(end);
+	}
+}
+
 /* Hands every layer back that is offered and not held. */
 static void layers_publish(struct worker_end *end)
 {
 	struct segment_header *header = end->segment.header;
+	if (atomic_load(&header->handed_step) > atomic_load(&header->step)) {
+		gradients_publish(end);
+		return;
+	}
 	uint64_t round = atomic_load(&header->offers);
 	int hold_layer = atomic_load(&end->hold_layer);
 	for (size_t i = 0; i < end->segment.layer_count && (hold_layer < 0 || (int)i < hold_layer); i++) {

@@ -2,7 +2,7 @@
 #define EDIT_TESTS_WORKER_END_H
 
 /* The daemon's end of the worker's socket, in a thread: it speaks the real protocol with a real segment, and does to a round
- * only what a test can see: theta += 1 on every layer. Words of the struct may be set and read while it runs. */
+ * only what a test can see: theta += 1 on every layer, gradients halved. Words of the struct may be set and read while it runs. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 struct worker_end {
 	char socket_path[108], segment_path[108];
 	/* what it shall do */
-	_Atomic int hold_layer;       /* does not publish this layer and those behind it; -1: publishes all */
+	_Atomic int hold_layer;       /* does not publish this layer and those behind it (gradients: before it); -1: publishes all */
 	_Atomic uint32_t verdict;     /* of the layers that it publishes */
 	_Atomic uint64_t interval;    /* steps to the next offer */
 	_Atomic int is_refusing;      /* answers ATTACH with REFUSED */

@@ -1,8 +1,9 @@
 """Methods on real daemons: presets that change on a running ring, and rounds by time."""
 
+import re
 import subprocess
 
-from conftest import BUILD
+from conftest import BUILD, wait_until
 
 
 def test_rounds_without_overlap_give_the_same_bits_and_hide_nothing(ring):
@@ -99,6 +100,11 @@ def test_round_behind_the_steps_does_not_hold_the_worker(ring):
     assert [node.status()["step"] for node in r.nodes] == [60, 60]
 
 
+def tell_penalties(node):
+    return subprocess.run([BUILD / "editctl", "-s", node.folder / "run/control.sock", "penalties"], capture_output=True, text=True,
+                          check=True).stdout
+
+
 def test_late_member_does_not_hold_the_ring_and_counts_later(ring):
     r = ring(3)
     for node in r.nodes:
@@ -114,6 +120,7 @@ def test_late_member_does_not_hold_the_ring_and_counts_later(ring):
         if seen >= {"late", "accepted"}:
             break
     assert seen >= {"late", "accepted"}, seen
+    wait_until(lambda: re.search(r"^> +c .* late ", tell_penalties(r.nodes[1]), re.M), 10, "late in the table of penalties")
     assert r.nodes[0].status()["step"] > 5 * r.nodes[2].status()["step"]
     r.nodes[0].ctl("set", "straggler.grace", "0", "--wait", "--timeout", "20")
     r.check_hashes()
