@@ -470,6 +470,7 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 }
 
 const struct ring_settings *node_settings(const struct node *node) { return &node->sync.settings; }
+const struct ring_settings *node_next_settings(const struct node *node) { return &node->sync.next_settings; }
 
 uint64_t node_setting_round(const struct node *node, enum ring_setting setting)
 {

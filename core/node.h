@@ -82,6 +82,8 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 bool node_averages_gradients(const struct node *node);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
 const struct ring_settings *node_settings(const struct node *node);
+/* Settings of the round after that in progress, as far as it is agreed upon. */
+const struct ring_settings *node_next_settings(const struct node *node);
 uint64_t node_setting_round(const struct node *node, enum ring_setting setting);
 /* The last complete set of records: record of a member for a layer, its weight in the mean; round 0 in it: none yet. */
 const struct record *node_record(const struct node *node, size_t layer_index, uint32_t rank);

@@ -176,14 +176,14 @@ static int propose(struct answer *answer, const struct change *change, bool is_d
 	return 0;
 }
 
-/* Refuses a value that would have no meaning beside those that hold, and those that are agreed upon already. */
+/* Refuses a value that would have no meaning beside those that will hold when it takes effect. */
 static int check_meaning(struct answer *answer, size_t index, double number, uint64_t at_round)
 {
 	const struct driver *driver = &answer->daemon->driver;
 	int error = answer_needs_node(answer);
 	if (error)
 		return error;
-	struct ring_settings settings = *node_settings(driver->node);
+	struct ring_settings settings = *node_next_settings(driver->node);
 	changes_foresee(&driver->changes, at_round, &settings);
 	setting_take(&settings, index, number);
 	const char *conflict = setting_conflict(&settings, index);

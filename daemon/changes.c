@@ -40,15 +40,33 @@ void changes_note(struct changes *changes, const struct note *note)
 	}
 }
 
+/* Whether a takes effect before b does: by round (0: as soon as may be), among those of a round by id. */
+static bool is_before(const struct change *a, const struct change *b)
+{
+	return a->at_round != b->at_round ? a->at_round < b->at_round : a->id < b->id;
+}
+
+/* Of the settings under way that which takes effect next after last (NULL: first of all); NULL if there is none. */
+static const struct change *next_set(const struct changes *changes, const struct change *last)
+{
+	const struct change *next = NULL;
+	size_t count = changes->count < CHANGE_LOG_MAX ? (size_t)changes->count : CHANGE_LOG_MAX;
+	for (size_t i = 0; i < count; i++) {
+		const struct change_entry *entry = &changes->entries[i];
+		const struct change *change = &entry->change;
+		bool is_ahead = entry->state == CHANGE_PROPOSED || entry->state == CHANGE_HELD;
+		if (is_ahead && change->kind == CHANGE_SET && (!last || is_before(last, change)) &&
+		    (!next || is_before(change, next)))
+			next = change;
+	}
+	return next;
+}
+
 void changes_foresee(const struct changes *changes, uint64_t at_round, struct ring_settings *settings)
 {
-	for (uint64_t i = changes->count > CHANGE_LOG_MAX ? changes->count - CHANGE_LOG_MAX : 0; i < changes->count; i++) {
-		const struct change_entry *entry = &changes->entries[i % CHANGE_LOG_MAX];
-		bool is_ahead = entry->state == CHANGE_PROPOSED || entry->state == CHANGE_HELD;
-		bool is_in_time = entry->change.at_round == 0 || entry->change.at_round <= at_round;
-		if (is_ahead && is_in_time && entry->change.kind == CHANGE_SET)
-			setting_take(settings, entry->change.setting, entry->change.value);
-	}
+	const struct change *change = next_set(changes, NULL);
+	for (; change && change->at_round <= at_round; change = next_set(changes, change))
+		setting_take(settings, change->setting, change->value);
 }
 
 static bool is_checkpoint_of(const struct change_entry *entry, uint64_t round)

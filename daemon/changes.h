@@ -30,8 +30,8 @@ void changes_add(struct changes *changes, const struct change *change, double be
 struct change_entry *changes_find(struct changes *changes, uint64_t id);
 /* What a note says of a change; notes about others are no news. */
 void changes_note(struct changes *changes, const struct note *note);
-/* Puts into settings what changes that are not in force yet will have set when one for at_round (0: as soon as may be) is taken, in
- * the order in which they were heard of. */
+/* Puts into settings what changes under way will have set when one for at_round (0: as soon as may be) is taken, in the order of
+ * their effect: those that name no round, then by round. One that is bound to a later round does not count. */
 void changes_foresee(const struct changes *changes, uint64_t at_round, struct ring_settings *settings);
 /* A checkpoint of round stands in folder. */
 void changes_written(struct changes *changes, uint64_t round, const char *folder);

@@ -167,10 +167,11 @@ def test_settings_without_a_meaning_together_are_refused_with_the_reason(ring):
         assert f"{name} " in told.stderr and "has no meaning where sync.exchange = gradients" in told.stderr
     node.ctl("set", "straggler.grace", "0", "--wait", "--timeout", "20")
     node.ctl("set", "method", "a-edit", "--dry-run")
-    # What is agreed upon and not in force yet counts too, if it will be in force by then.
+    # What is agreed upon and not in force yet counts if it will be in force by then, and not before.
     far = node.status()["round"] + 1000000
-    node.ctl("set", "method", "edit", "--at-round", far)
+    node.ctl("set", "method", "local-sgd", "--at-round", far)
     node.ctl("set", "sync.period", "5", status=4)
+    node.ctl("set", "sync.period", "5", "--at-round", far - 1, status=4)
     node.ctl("set", "sync.period", "5", "--at-round", far)
     # One of several that mean nothing together: none is proposed.
     node.ctl("set", "sync.min_steps=3", "method=ddp", "sync.overlap=steps", status=4)
