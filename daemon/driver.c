@@ -14,7 +14,7 @@
 
 enum {
 	LINE_DELAY_US = 50000,     /* for the worker to wake up and say how long it has waited */
-	GRADIENT_LINE_US = 1000000 /* lines of rounds of gradients between two such times are for debugging */
+	GRADIENT_LINE_US = 1000000 /* between lines at level info while gradients are averaged; those between are at debug */
 };
 
 void driver_init(struct driver *driver, const struct config *config, struct transport *transport,

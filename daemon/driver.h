@@ -47,7 +47,7 @@ struct driver {
 	uint64_t taken_handed;   /* handed_step of the last gradients taken */
 	bool is_handing;         /* they are in the round in progress */
 	bool *handed;            /* [layer_count] the node has this one, or knows that there is none */
-	uint64_t told_us;        /* of the last line of a round that was no debugging */
+	uint64_t told_us;        /* of the last line of a round at level info */
 	uint64_t *hash_queue;    /* [layer_count] layers committed and not hashed yet */
 	size_t hash_count;
 	const struct message *heard; /* message of the event being taken, NULL otherwise */

@@ -131,17 +131,12 @@ def test_methods_follow_each_other_on_a_running_ring(ring):
     r.start()
     r.start_workers("--steps", 100000, "--step-ms", 1)
     r.nodes[0].wait_for_round(2)
-    methods = ("ddp", "co2", "a-edit", "edit", "ddp", "a-edit", "ddp", "diloco", "co2", "local-sgd", "ddp", "edit")
-    for i, method in enumerate(methods):
-        wanted = {"method": method}
+    # By time with a period of its own: that of the preset lasts longer than this test.
+    by_time = {"sync.exchange": "parameters", "sync.period": "0.05"}
+    for i, method in enumerate(("ddp", "co2", "by time", "ddp", "edit", "diloco", "co2", "local-sgd", "ddp", "by time", "edit")):
+        wanted = by_time if method == "by time" else {"method": method}
         node = r.nodes[i % 3]
-        if method == "a-edit":
-            # After the same round, because the preset's period lasts longer than this test.
-            wanted["sync.period"] = "0.05"
-            at = ("--at-round", node.status()["round"] + (400 if methods[i - 1] == "ddp" else 80))
-        else:
-            at = ()
-        node.ctl("set", *(f"{name}={value}" for name, value in wanted.items()), *at, "--wait", "--timeout", "20")
+        node.ctl("set", *(f"{name}={value}" for name, value in wanted.items()), "--wait", "--timeout", "20")
         node = r.nodes[(i + 1) % 3]
         node.ctl("wait", "round", node.status()["round"] + 6, "--timeout", "20")
         for n in r.nodes:
