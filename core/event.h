@@ -34,7 +34,9 @@ enum verdict {
 	VERDICT_COUNT
 };
 
-/* ---- Messages between neighbours ---- */
+/* ---- Messages between neighbours ----
+ *
+ * `origin` and `shard` are ranks in the ring of the frame's stream. */
 
 enum message_kind {
 	MESSAGE_HELLO = 1, /* who I am, and the facts that all members must share */
@@ -45,6 +47,7 @@ enum message_kind {
 	MESSAGE_CHUNK,     /* ring stream: part of a shard, partial sum or mean */
 	MESSAGE_CONFIRM,   /* ring stream: one member has committed a layer; hash of the result */
 	MESSAGE_CHANGE,    /* ring stream: a proposed change of settings, pause, checkpoint; or resume */
+	MESSAGE_SCALAR,    /* stream inside a replica: what one of its nodes knows of its pieces */
 	MESSAGE_KIND_END
 };
 
@@ -125,6 +128,25 @@ struct confirm {
 	uint64_t hash; /* of anchor and momentum, made by the driver */
 };
 
+/* Questions that the nodes of one replica answer each other. */
+enum scalar_kind {
+	SCALAR_ROUND, /* number: a round; layer_index 0: whether the worker has offered, and what */
+	SCALAR_NORM,  /* number: a round: value: sum of squares of what the node brings for its piece of the layer */
+	SCALAR_MEAN,  /* number: a round: value: sum of squares of the mean of its piece */
+	SCALAR_KIND_COUNT
+};
+
+struct scalar {
+	enum scalar_kind kind;
+	uint32_t layer_index;
+	uint32_t origin;   /* column */
+	uint64_t number;
+	double value;
+	uint64_t word;     /* NORM of layer 0: digest of the changes that may be taken after this round */
+	enum verdict verdict; /* NORM: what is certain without a detector; ROUND: ACCEPTED or LATE */
+	bool final, realign;  /* ROUND: of the offer */
+};
+
 enum change_kind {
 	CHANGE_SET = 1, /* setting := value from the round after the agreed one */
 	CHANGE_PAUSE,   /* workers stop at the begin of the interval after the agreed round */
@@ -143,7 +165,7 @@ struct change {
 
 struct message {
 	enum message_kind kind;
-	uint32_t from;        /* rank of the sender (the neighbour, not the origin) */
+	uint32_t from;        /* rank in the mesh of the sender (the neighbour, not the origin) */
 	uint64_t incarnation; /* of the sender: random id of this start of the daemon */
 	uint64_t receiver;    /* incarnation of the receiver whose hello the sender has accepted; 0: none */
 	uint64_t view;        /* VIEW_NUMBER; frames of another are dropped */
@@ -156,6 +178,7 @@ struct message {
 		struct chunk chunk;
 		struct confirm confirm;
 		struct change change;
+		struct scalar scalar;
 		uint32_t roll_origin;
 	};
 	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
@@ -253,7 +276,7 @@ enum note_code {
 
 struct note {
 	enum note_code code;
-	uint32_t peer;        /* rank */
+	uint32_t peer;        /* rank in the mesh */
 	uint32_t layer_index;
 	uint64_t round;
 	uint64_t a, b;
@@ -263,7 +286,7 @@ struct note {
 
 struct action {
 	enum action_kind kind;
-	uint32_t to;          /* ACTION_SEND: rank */
+	uint32_t to;          /* ACTION_SEND: rank in the mesh */
 	uint32_t layer_index; /* ACTION_COMMITTED, ACTION_PUBLISH */
 	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
 	uint64_t round;       /* ACTION_COMMITTED, ACTION_PUBLISH, ACTION_CHECKPOINT */

@@ -19,13 +19,14 @@ enum {
 
 /* Description of one frame of the ring stream. */
 struct frame {
-	enum message_kind kind; /* ROLL, RECORD, CHUNK, CONFIRM or CHANGE */
+	enum message_kind kind; /* ROLL, RECORD, CHUNK, CONFIRM, CHANGE or SCALAR */
 	uint32_t layer_index;
-	uint32_t origin;        /* ROLL, RECORD, CONFIRM; index of the work buffer for CHUNK */
+	uint32_t origin;        /* ROLL, RECORD, CONFIRM, SCALAR; index of the work buffer for CHUNK */
 	uint64_t round;
 	union {
 		struct chunk chunk;
 		struct change change;
+		enum scalar_kind scalar;
 	};
 };
 

@@ -11,12 +11,16 @@
 struct node;
 
 struct node_config {
-	uint32_t rank, member_count;    /* 1 <= member_count <= MEMBER_COUNT_MAX */
+	uint32_t rank, member_count;    /* in the ring; 1 <= member_count <= MEMBER_COUNT_MAX */
+	uint32_t column, shards;        /* of a mesh: the piece of every layer that this node holds, pieces; shards 0 and 1: no mesh.
+					 * Rank in the mesh: rank x shards + column */
 	uint64_t incarnation;           /* random, not 0 */
-	const char *const *names;       /* [member_count] member names in ring order; must outlive the node */
+	const char *const *names;       /* [member_count] of the ring's members (with a mesh: those of the same column) in order; must
+					 * outlive the node */
+	const char *const *mates;       /* [shards] names of the nodes of this replica; the same */
 	const struct fact *facts;       /* [fact_count]; must outlive the node */
 	size_t fact_count;
-	const struct layer *layers;     /* [layer_count]; must outlive the node */
+	const struct layer *layers;     /* [layer_count] of a mesh: the own pieces; must outlive the node */
 	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
 	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
 	bool finished;                  /* the run had ended before this start */
@@ -56,7 +60,7 @@ struct node_status {
 	uint64_t sync_us;          /* last completed round: offer to last layer's commit */
 	uint64_t frames_sent_again, frames_dropped;
 	uint64_t stalled_us;       /* the round in progress, or the gathering, has not moved for so long; 0: it moves */
-	uint32_t waiting_for;      /* rank that it waits for; own rank: the own worker; member_count: nobody */
+	uint32_t waiting_for;      /* rank in the mesh that it waits for; own rank: the own worker; number of members: nobody */
 	uint32_t pending_changes;
 };
 

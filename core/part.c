@@ -38,7 +38,7 @@ static void begin_period(struct sync *sync, uint64_t now_us)
 /* Lets the worker offer at its next boundary once the period has passed here, or anywhere. */
 static void watch_period(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
-	if (sync->offered || sync->finished || sync->due_us == UINT64_MAX)
+	if (sync->offered || sync->waiting || sync->finished || sync->due_us == UINT64_MAX)
 		return;
 	bool has_begun = sync->state[0].record_count[(sync->round + 1) % 2] > 0;
 	if (now_us < sync->due_us && !has_begun) {
@@ -110,18 +110,59 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS && !part_is_equal(sync) && !sync->resets && !offer->final;
 }
 
+/* The round begins: with the offer that waits, or without the worker. All nodes of the replica begin it alike, or none. */
+static void begin_round(struct sync *sync, uint64_t now_us)
+{
+	const struct row *row = &sync->row;
+	uint64_t round = sync->round + 1;
+	struct offer offer = sync->waiting_offer;
+	bool is_late = false;
+	if (!row_is_whole(row, SCALAR_ROUND, 0, round))
+		return;
+	for (uint32_t column = 0; column < row->count; column++) {
+		const struct scalar *scalar = row_at(row, SCALAR_ROUND, 0, round, column);
+		is_late |= scalar->verdict == VERDICT_LATE;
+		offer.final |= scalar->final;
+		offer.realign |= scalar->realign;
+	}
+	if (is_late) {
+		open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
+		sync->late = true;
+		sync->gradients = sync->behind = sync->resets = false;
+		return;
+	}
+	sync->waiting = false;
+	take_offer(sync, &offer, sync->waiting_us);
+	sync->wanted = sync->waiting_wanted;
+}
+
+static void tell_round(struct sync *sync, enum verdict verdict, const struct offer *offer, uint64_t now_us)
+{
+	const struct scalar scalar = {.kind = SCALAR_ROUND, .number = sync->round + 1, .verdict = verdict,
+				      .final = offer->final, .realign = offer->realign};
+	row_tell(&sync->row, &scalar, now_us);
+}
+
+/* Takes the offer that waits, once the round before is over. */
+static void watch_waiting(struct sync *sync, uint64_t now_us)
+{
+	if (sync->offered || sync->finished)
+		return;
+	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
+		tell_round(sync, VERDICT_ACCEPTED, &sync->waiting_offer, now_us);
+	begin_round(sync, now_us);
+}
+
 int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	if (sync->finished || sync->waiting || (sync->offered && !part_is_behind(sync)))
 		return EDIT_ERROR_INVALID;
-	if (!sync->offered) {
-		take_offer(sync, offer, now_us);
-		return 0;
-	}
 	sync->waiting = true;
 	sync->waiting_offer = *offer;
 	sync->waiting_us = now_us;
 	sync->waiting_wanted = 0;
+	if (sync->row.count == 1) /* there is nobody to ask, and the ring may be incomplete */
+		watch_waiting(sync, now_us);
 	return 0;
 }
 
@@ -140,7 +181,7 @@ void part_want(struct sync *sync, uint32_t layer_index)
 {
 	CHECK(layer_index < sync->layer_count);
 	uint32_t *wanted = sync->waiting ? &sync->waiting_wanted : &sync->wanted;
-	if (sync->offered && layer_index + 1 > *wanted)
+	if ((sync->offered || sync->waiting) && layer_index + 1 > *wanted)
 		*wanted = layer_index + 1;
 }
 
@@ -180,7 +221,7 @@ static bool more_than_half_have_offered(const struct sync *sync)
 static void watch_grace(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	if (sync->offered || sync->finished || sync->aligns || sync->next_gradients || sync->grace_us == UINT64_MAX ||
-	    !more_than_half_have_offered(sync))
+	    row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1) || !more_than_half_have_offered(sync))
 		return;
 	bool is_behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS;
 	uint64_t deadline_us = sync->grace_us + (is_behind ? sync->first_us[sync->round % 2] : sync->done_us);
@@ -188,18 +229,13 @@ static void watch_grace(struct sync *sync, uint64_t now_us, struct actions *acti
 		actions_wake(actions, deadline_us);
 		return;
 	}
-	open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
-	sync->late = true;
-	sync->gradients = sync->behind = sync->resets = false;
+	tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
+	begin_round(sync, now_us);
 }
 
 void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
-	if (!sync->offered && sync->waiting && !sync->finished) {
-		sync->waiting = false;
-		take_offer(sync, &sync->waiting_offer, sync->waiting_us);
-		sync->wanted = sync->waiting_wanted;
-	}
+	watch_waiting(sync, now_us);
 	watch_grace(sync, now_us, actions);
 	watch_period(sync, now_us, actions);
 }
@@ -268,8 +304,8 @@ double part_numbers(struct sync *sync, uint32_t index, float *numbers, enum verd
 		const float *theta = sync->behind ? memory->snapshot : memory->theta;
 		square = vec_delta(numbers, reference(sync, index), theta, memory->size);
 	}
-	*ret_verdict = isfinite(square) || !part_is_equal(sync) ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
-	return sqrt(square);
+	*ret_verdict = VERDICT_ACCEPTED;
+	return square;
 }
 
 static bool is_realigned(const struct sync *sync, uint32_t index)

@@ -31,8 +31,8 @@ void part_want(struct sync *sync, uint32_t layer_index);
 void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions);
 /* Gives layers back to a worker that steps on, at most `most` of them; true if any. */
 bool part_return(struct sync *sync, uint32_t most, struct actions *actions);
-/* Writes what this member brings to a layer's round into numbers [size of the layer]; returns its norm (0 if it brings nothing) and
- * the verdict that is certain without a detector (VERDICT_ACCEPTED: judge it). */
+/* Writes what this member brings to a layer's round into numbers [size of the layer]; returns its sum of squares (0 if it brings
+ * nothing) and the verdict that is certain without its norm (VERDICT_ACCEPTED: judge it). */
 double part_numbers(struct sync *sync, uint32_t layer_index, float *numbers, enum verdict *ret_verdict);
 /* The layer's mean has been applied (or not). Leaves theta and gradient of a layer that goes back to the worker as the worker shall
  * find them. Returns whether it goes back. */

@@ -37,6 +37,35 @@ static bool may_start(const struct sync *sync)
 	return sync->next_start < sync->first_open + (is_unasked && ahead == 0 ? 1 : ahead) || sync->next_start < sync->wanted;
 }
 
+/* What all nodes of the replica bring is known: the norm of the whole layer, one verdict, one record. */
+static void judge(struct sync *sync, uint32_t index, uint64_t now_us)
+{
+	struct sync_layer *layer = &sync->state[index];
+	const struct row *row = &sync->row;
+	const uint64_t round = layer->round + 1;
+	const struct scalar *own = row_at(row, SCALAR_NORM, index, round, row->rank);
+	const struct detector detector = penalty_begin(&layer->detector, &sync->settings);
+	struct record record = {.round = round, .layer_index = index, .origin = sync->rank, .verdict = own->verdict,
+				.norm = sqrt(row_sum(row, SCALAR_NORM, index, round)),
+				.mean = detector.mean, .sd = penalty_sd(&detector),
+				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
+				.interval_us = sync->late ? 0 : sync->offer_us - sync->part_us,
+				.exposed_us = sync->offer.exposed_us, .change = own->word, .final = sync->offer.final,
+				.realign = sync->offer.realign};
+	for (uint32_t column = 0; column < row->count; column++)
+		if (row_at(row, SCALAR_NORM, index, round, column)->word != own->word)
+			record.change = 0; /* some node has not heard of some change yet */
+	layer->next = layer->detector;
+	if (record.verdict == VERDICT_ACCEPTED && !part_is_equal(sync))
+		record.verdict = penalty_judge(&detector, &sync->settings, record.norm, &layer->next, &record.z);
+	else if (!isfinite(record.norm))
+		record.verdict = VERDICT_NONFINITE;
+	if (!sync->late)
+		layer->verdict = record.verdict;
+	layer->phase = LAYER_SCALARS;
+	sync_file_record(sync, &record, now_us);
+}
+
 static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us)
 {
 	uint32_t index = sync_layer_at(sync, sync->next_start++);
@@ -45,26 +74,15 @@ static void start(struct sync *sync, struct sync_buffer *buffer, uint64_t now_us
 	buffer->busy = true;
 	buffer->layer_index = index;
 	buffer->round = layer->round + 1;
-	enum verdict certain;
-	double norm = part_numbers(sync, index, buffer->numbers, &certain);
-	const struct detector detector = penalty_begin(&layer->detector, &sync->settings);
-	struct record record = {.round = layer->round + 1, .layer_index = index, .origin = sync->rank, .norm = norm,
-				.mean = detector.mean, .sd = penalty_sd(&detector),
-				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
-				.interval_us = sync->late ? 0 : sync->offer_us - sync->part_us,
-				.exposed_us = sync->offer.exposed_us, .final = sync->offer.final,
-				.realign = sync->offer.realign};
-	layer->next = layer->detector;
-	record.verdict = certain;
-	if (certain == VERDICT_ACCEPTED && !part_is_equal(sync))
-		record.verdict = penalty_judge(&detector, &sync->settings, norm, &layer->next, &record.z);
+	struct scalar scalar = {.kind = SCALAR_NORM, .layer_index = index, .number = buffer->round};
+	scalar.value = part_numbers(sync, index, buffer->numbers, &scalar.verdict);
 	if (index == 0)
-		record.change = proposals_digest(&sync->proposals, record.round);
-	if (!sync->late)
-		layer->verdict = record.verdict;
-	layer->phase = LAYER_SCALARS;
+		scalar.word = proposals_digest(&sync->proposals, buffer->round);
+	layer->phase = LAYER_NORM;
 	layer->mark_us = now_us;
-	sync_file_record(sync, &record, now_us);
+	row_tell(&sync->row, &scalar, now_us);
+	if (row_is_whole(&sync->row, SCALAR_NORM, index, buffer->round))
+		judge(sync, index, now_us);
 }
 
 /* ---- The first layer's scalars: what all members agree on ---- */
@@ -133,7 +151,7 @@ static void note_verdicts(struct sync *sync, uint32_t index, uint64_t round, str
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		const struct record *record = sync_record_at(sync, round, index, rank);
 		if (record->verdict != VERDICT_ACCEPTED)
-			actions_note(actions, (struct note){.code = NOTE_VERDICT, .peer = rank, .layer_index = index,
+			actions_note(actions, (struct note){.code = NOTE_VERDICT, .peer = sync_peer(sync, rank), .layer_index = index,
 							    .round = round, .x = record->norm, .y = record->z,
 							    .detail = (int)record->verdict});
 	}
@@ -189,11 +207,22 @@ int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payloa
 
 /* ---- Commit ---- */
 
+/* The mean of the own piece is there: its norm is that of the whole layer. */
+static void tell_mean(struct sync *sync, uint32_t index, uint64_t now_us)
+{
+	struct sync_layer *layer = &sync->state[index];
+	struct scalar scalar = {.kind = SCALAR_MEAN, .layer_index = index, .number = layer->round + 1};
+	if (layer->accepted > 0)
+		scalar.value = ring_pass_square_norm(&sync->buffers[layer->buffer].pass);
+	layer->phase = LAYER_CLIP;
+	row_tell(&sync->row, &scalar, now_us);
+}
+
 /* Applies the mean to anchor and momentum; gradients are the worker's to apply. false: it has no finite norm, nothing was changed. */
 static bool step(struct sync *sync, uint32_t index, const struct sync_buffer *buffer)
 {
 	const struct layer *memory = &sync->layers[index];
-	double square_norm = ring_pass_square_norm(&buffer->pass);
+	double square_norm = row_sum(&sync->row, SCALAR_MEAN, index, buffer->round);
 	if (!isfinite(square_norm))
 		return false;
 	if (!sync->gradients)
@@ -256,12 +285,18 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 static bool move(struct sync *sync, uint32_t index, uint64_t now_us, struct actions *actions)
 {
 	struct sync_layer *layer = &sync->state[index];
+	if (layer->phase == LAYER_NORM && row_is_whole(&sync->row, SCALAR_NORM, index, layer->round + 1)) {
+		judge(sync, index, now_us);
+		return true;
+	}
 	if (layer->phase == LAYER_SCALARS && layer->record_count[(layer->round + 1) % 2] == sync->count) {
 		begin_mean(sync, index, now_us, actions);
 		return true;
 	}
 	if (layer->phase == LAYER_MEAN &&
-	    (layer->accepted == 0 || ring_pass_is_done(&sync->buffers[layer->buffer].pass))) {
+	    (layer->accepted == 0 || ring_pass_is_done(&sync->buffers[layer->buffer].pass)))
+		tell_mean(sync, index, now_us);
+	if (layer->phase == LAYER_CLIP && row_is_whole(&sync->row, SCALAR_MEAN, index, layer->round + 1)) {
 		commit(sync, index, now_us, actions);
 		return true;
 	}

@@ -69,7 +69,7 @@ static void compare(struct sync *sync, uint64_t round, uint32_t layer_index, uin
 	const struct sync_confirm *own = sync_confirm_at(sync, round, layer_index, sync->rank);
 	const struct sync_confirm *other = sync_confirm_at(sync, round, layer_index, rank);
 	if (own->round == round && other->round == round && own->hash != other->hash)
-		actions_note(actions, (struct note){.code = NOTE_HASH_DIFFERS, .peer = rank, .layer_index = layer_index,
+		actions_note(actions, (struct note){.code = NOTE_HASH_DIFFERS, .peer = sync_peer(sync, rank), .layer_index = layer_index,
 						    .round = round, .a = other->hash, .b = own->hash});
 }
 
@@ -128,17 +128,18 @@ static bool value_is_valid(uint32_t id, double value)
 	return !range[id].is_whole || value == (double)(uint64_t)value;
 }
 
-/* First round whose records of the first layer the own member has still to send. */
+/* First round whose first layer the own member has not begun. */
 static uint64_t first_free_round(const struct sync *sync)
 {
-	bool is_sent = sync_record_at(sync, in_progress(sync), 0, sync->rank)->round == in_progress(sync);
-	return in_progress(sync) + is_sent;
+	return in_progress(sync) + row_has_told(&sync->row, SCALAR_NORM, 0, in_progress(sync));
 }
 
+/* Sends a change on, along the ring and inside the replica. */
 static int push_change(struct sync *sync, const struct change *change)
 {
 	struct frame frame = {.kind = MESSAGE_CHANGE, .change = *change};
-	return link_push(sync->link, &frame);
+	int error = sync->count > 1 ? link_push(sync->link, &frame) : 0;
+	return sync->row.count > 1 && error == 0 ? link_push(sync->row.link, &frame) : error;
 }
 
 static void resume(struct sync *sync, const struct change *change, struct actions *actions)
@@ -166,50 +167,75 @@ int sync_propose(struct sync *sync, struct change *change, struct actions *actio
 	int error = change->kind == CHANGE_RESUME ? 0 : proposals_propose(&sync->proposals, change);
 	if (error != 0)
 		return error;
-	actions_note(actions, (struct note){.code = NOTE_CHANGE_HERE, .peer = sync->rank, .a = change->id});
-	if (sync->count > 1)
-		CHECK(push_change(sync, change) == 0);
-	else
-		actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = sync->rank, .a = change->id});
+	uint32_t own = sync_peer(sync, sync->rank);
+	sync->heard[own] = (uint32_t)change->id;
+	actions_note(actions, (struct note){.code = NOTE_CHANGE_HERE, .peer = own, .a = change->id});
+	CHECK(push_change(sync, change) == 0);
+	if (sync_peer_count(sync) == 1)
+		actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = own, .a = change->id});
 	if (change->kind == CHANGE_RESUME)
 		resume(sync, change, actions);
 	return 0;
 }
 
-int sync_change(struct sync *sync, const struct change *change, struct actions *actions)
+int sync_change(struct sync *sync, const struct change *change, bool from_row, struct actions *actions)
 {
 	uint32_t origin = proposal_origin(change);
-	if (origin >= sync->count || (change->kind == CHANGE_SET && !value_is_valid(change->setting, change->value)))
+	if (origin >= sync_peer_count(sync) || (change->kind == CHANGE_SET && !value_is_valid(change->setting, change->value)))
 		return EDIT_ERROR_MALFORMED;
-	if (origin == sync->rank) {
-		if (sync->count > 1)
+	if (origin == sync_peer(sync, sync->rank)) {
+		if (from_row == (sync->count == 1))
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = origin, .a = change->id});
 		return 0;
 	}
+	/* In a mesh it comes along both rings. Whoever hears of changes of one origin for the first time hears of them in order. */
+	if ((uint32_t)change->id <= sync->heard[origin])
+		return sync->row.count > 1 ? 0 : EDIT_ERROR_MALFORMED;
+	if (change->kind != CHANGE_RESUME && proposals_hold(&sync->proposals, change) != 0)
+		return EDIT_ERROR_MALFORMED; /* its origin has more open than a member may */
+	sync->heard[origin] = (uint32_t)change->id;
 	if (change->kind == CHANGE_RESUME)
 		resume(sync, change, actions);
-	else if (proposals_hold(&sync->proposals, change) != 0)
-		return EDIT_ERROR_MALFORMED; /* its origin has more open than a member may */
 	return push_change(sync, change) == 0 ? 0 : EDIT_ERROR_MALFORMED;
+}
+
+/* ---- The replica ---- */
+
+int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us)
+{
+	if (scalar->layer_index >= sync->layer_count)
+		return EDIT_ERROR_MALFORMED;
+	uint64_t round = scalar->kind == SCALAR_ROUND ? sync->round : sync->state[scalar->layer_index].round;
+	int error = row_take(&sync->row, scalar, round + 1, now_us);
+	if (error == 0)
+		sync->progress_us = now_us;
+	return error;
 }
 
 /* ---- Looking ---- */
 
+/* Whom of the own replica a question waits for. */
+static uint32_t row_peer(const struct sync *sync, enum scalar_kind kind, uint32_t layer_index, uint64_t round)
+{
+	uint32_t column = row_waits_for(&sync->row, kind, layer_index, round);
+	return column == sync->row.count ? sync_peer_count(sync) : sync->rank * sync->row.count + column;
+}
+
 uint32_t sync_waits_for(const struct sync *sync)
 {
-	if (!sync->offered)
-		return sync->rank;
 	uint64_t round = in_progress(sync);
+	if (!sync->offered)
+		return sync->waiting ? row_peer(sync, SCALAR_ROUND, 0, round) : sync_peer(sync, sync->rank);
 	uint32_t index = sync_layer_at(sync, sync->first_open);
 	const struct sync_layer *layer = &sync->state[index];
 	if (layer->phase == LAYER_WORKER)
-		return sync->rank; /* has not handed over this gradient */
-	if (layer->phase != LAYER_SCALARS)
-		return sync->count;
-	for (uint32_t rank = 0; rank < sync->count; rank++)
+		return sync_peer(sync, sync->rank); /* has not handed over this gradient */
+	if (layer->phase == LAYER_NORM || layer->phase == LAYER_CLIP)
+		return row_peer(sync, layer->phase == LAYER_NORM ? SCALAR_NORM : SCALAR_MEAN, index, round);
+	for (uint32_t rank = 0; layer->phase == LAYER_SCALARS && rank < sync->count; rank++)
 		if (sync_record_at(sync, round, index, rank)->round != round)
-			return rank;
-	return sync->count;
+			return sync_peer(sync, rank);
+	return sync_peer_count(sync);
 }
 
 void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message)
@@ -231,16 +257,28 @@ void sync_message(const struct sync *sync, const struct frame *frame, struct mes
 		break;
 	case MESSAGE_CHANGE: ret_message->change = frame->change; break;
 	case MESSAGE_ROLL: ret_message->roll_origin = frame->origin; break;
+	case MESSAGE_SCALAR: row_message(&sync->row, frame, ret_message); break;
 	default: CHECK(false); /* a frame of the ring stream */
 	}
 }
 
 /* ---- Memory ---- */
 
-size_t sync_frames_max(uint32_t layer_count, uint32_t member_count)
+/* Of all members of the mesh. */
+static size_t changes_max(uint32_t member_count, uint32_t shards)
 {
-	/* records and confirms of two rounds, rolls, changes of all members */
-	return (size_t)member_count * (4 * (size_t)layer_count + 1 + 2 * PROPOSAL_EACH_MAX) + 16;
+	return 2 * (size_t)PROPOSAL_EACH_MAX * member_count * shards;
+}
+
+size_t sync_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards)
+{
+	/* records and confirms of two rounds, rolls, changes */
+	return (size_t)member_count * (4 * (size_t)layer_count + 1) + changes_max(member_count, shards) + 16;
+}
+
+size_t sync_row_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards)
+{
+	return row_frames_max(layer_count, shards) + shards + changes_max(member_count, shards) + 16;
 }
 
 static size_t largest_layer(const struct sync_config *config)
@@ -285,10 +323,14 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	sync->interval_us = piece(block, &used, n * sizeof *sync->interval_us);
 	sync->verdicts = piece(block, &used, n * sizeof *sync->verdicts);
 	sync->buffers = piece(block, &used, sync->buffer_count * sizeof *sync->buffers);
-	void *proposals = piece(block, &used, proposals_size(config->count));
+	uint32_t peer_count = config->count * config->shards;
+	sync->heard = piece(block, &used, peer_count * sizeof *sync->heard);
+	void *proposals = piece(block, &used, proposals_size(peer_count));
+	void *row = piece(block, &used, row_size(config->layer_count, config->shards));
 	if (block != NULL) {
 		memset(block, 0, used);
-		proposals_init(&sync->proposals, proposals, config->rank, config->count);
+		proposals_init(&sync->proposals, proposals, config->rank * config->shards + config->column, peer_count);
+		row_init(&sync->row, row, config->layer_count, config->column, config->shards, sync->row.link);
 	}
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
 		void *pass = piece(block, &used, ring_pass_size(config->count));
@@ -307,10 +349,10 @@ size_t sync_size(const struct sync_config *config)
 	return lay_out(&sync, NULL, config);
 }
 
-void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link)
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *row_link)
 {
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
-			      .layers = config->layers, .link = link, .settings = *config->settings,
+			      .column = config->column, .layers = config->layers, .link = link, .row.link = row_link, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
 			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale};
 	lay_out(sync, block, config);

@@ -12,10 +12,12 @@
 #include "core/penalty.h"
 #include "core/proposal.h"
 #include "core/ring.h"
+#include "core/row.h"
 
 #define NO_BUFFER UINT32_MAX
 
-enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_SCALARS, LAYER_MEAN };
+/* NORM and CLIP wait for the other nodes of the replica. */
+enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_NORM, LAYER_SCALARS, LAYER_MEAN, LAYER_CLIP };
 
 struct sync_layer {
 	enum layer_phase phase;
@@ -58,12 +60,15 @@ struct sync_config {
 	bool is_stale;              /* theta did not begin from this anchor */
 	const struct detector *detectors; /* [layer_count] or NULL */
 	const struct ring_settings *settings;
+	uint32_t column, shards;    /* of the mesh: this node's piece, pieces of a replica */
 };
 
 struct sync {
 	uint32_t rank, count, layer_count, buffer_count;
+	uint32_t column;
 	const struct layer *layers;
 	struct link *link;
+	struct row row;               /* with the other nodes of the replica */
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
@@ -111,19 +116,24 @@ struct sync {
 	double *norms, *steps;        /* [count] scratch */
 	enum verdict *verdicts;       /* [count] scratch */
 	struct proposals proposals;
+	uint32_t *heard;              /* [members of the mesh] counter of the last change heard of from each */
 };
 
 /* Bytes of the block for sync_init, a multiple of 64. */
 size_t sync_size(const struct sync_config *config);
-/* Lays everything into block (64-byte aligned). link: the member's own; outlives sync. */
-void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link);
-/* Small frames that a correct ring can owe to the right neighbour at once. */
-size_t sync_frames_max(uint32_t layer_count, uint32_t member_count);
+/* Lays everything into block (64-byte aligned). link, row_link: the member's own, in the ring and inside its replica (NULL if it is
+ * alone there); outlive sync. */
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *row_link);
+/* Small frames that a correct ring, and a correct row, can owe to the right neighbour at once. */
+size_t sync_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards);
+size_t sync_row_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards);
 
 /* Frames from the left neighbour. EDIT_ERROR_MALFORMED, and nothing changed, if it cannot be in this place. */
 int sync_record(struct sync *sync, const struct record *record, uint64_t now_us);
 int sync_confirm(struct sync *sync, const struct confirm *confirm, struct actions *actions);
-int sync_change(struct sync *sync, const struct change *change, struct actions *actions);
+int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us);
+/* from_row: it came along the replica's ring. */
+int sync_change(struct sync *sync, const struct change *change, bool from_row, struct actions *actions);
 /* Hash of a layer just committed. */
 void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions);
 /* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to
@@ -143,7 +153,10 @@ static inline uint32_t sync_layer_at(const struct sync *sync, uint32_t position)
 {
 	return sync->gradients ? sync->layer_count - 1 - position : position;
 }
-/* Whom the round in progress waits for: a rank (own: the own worker), count: nobody in particular. */
+/* Rank in the mesh of a member of the ring, and members of the mesh. */
+static inline uint32_t sync_peer(const struct sync *sync, uint32_t rank) { return rank * sync->row.count + sync->column; }
+static inline uint32_t sync_peer_count(const struct sync *sync) { return sync->count * sync->row.count; }
+/* Whom the round in progress waits for: a rank in the mesh (own: the own worker), the number of members: nobody in particular. */
 uint32_t sync_waits_for(const struct sync *sync);
 
 #endif

@@ -78,10 +78,10 @@ static enum refusal judge(const struct view *view, const struct neighbour *neigh
 	return 0;
 }
 
-int view_hello(struct view *view, const struct message *message, uint64_t now_us, bool *ret_is_new,
+int view_hello(struct view *view, uint32_t from, const struct message *message, uint64_t now_us, bool *ret_is_new,
 	       struct refuse *ret_refuse)
 {
-	struct neighbour *neighbour = view_neighbour(view, message->from);
+	struct neighbour *neighbour = view_neighbour(view, from);
 	if (neighbour == NULL) {
 		*ret_refuse = (struct refuse){.reason = REFUSAL_STRANGER};
 		return EDIT_ERROR_REFUSED;

@@ -50,8 +50,8 @@ struct neighbour *view_side(struct view *view, int side);
 /* Does a frame from this neighbour count: accepted incarnation? */
 bool view_is_known(const struct neighbour *neighbour, uint64_t incarnation);
 
-/* Judges a hello. 0: accepted; *ret_is_new tells whether its incarnation is a new one. EDIT_ERROR_REFUSED: *ret_refuse says why. */
-int view_hello(struct view *view, const struct message *message, uint64_t now_us, bool *ret_is_new,
+/* Judges a hello of the member `from`. 0: accepted; *ret_is_new tells whether its incarnation is a new one. EDIT_ERROR_REFUSED: *ret_refuse says why. */
+int view_hello(struct view *view, uint32_t from, const struct message *message, uint64_t now_us, bool *ret_is_new,
 	       struct refuse *ret_refuse);
 /* A known frame came: returns for how long it was down, in us; 0 if it was not. */
 uint64_t view_heard(struct neighbour *neighbour, uint64_t now_us);

@@ -47,6 +47,7 @@ union body {
 	Edit__Peer__Chunk chunk;
 	Edit__Peer__Confirm confirm;
 	Edit__Peer__Change change;
+	Edit__Peer__Scalar scalar;
 };
 
 static void hello_fill(struct arena *arena, const struct hello *hello, Edit__Peer__Hello *wire)
@@ -132,6 +133,20 @@ static void change_fill(const struct change *change, Edit__Peer__Change *wire)
 	wire->at_round = change->at_round;
 }
 
+static void scalar_fill(const struct scalar *scalar, Edit__Peer__Scalar *wire)
+{
+	edit__peer__scalar__init(wire);
+	wire->kind = scalar->kind;
+	wire->layer_index = scalar->layer_index;
+	wire->origin = scalar->origin;
+	wire->number = scalar->number;
+	wire->value = scalar->value;
+	wire->word = scalar->word;
+	wire->verdict = scalar->verdict;
+	wire->final = scalar->final;
+	wire->realign = scalar->realign;
+}
+
 /* Fills body and hangs it into wire. */
 static void message_fill(struct arena *arena, const struct message *message, union body *body, Edit__Peer__Message *wire)
 {
@@ -172,6 +187,10 @@ static void message_fill(struct arena *arena, const struct message *message, uni
 	case MESSAGE_CHANGE:
 		wire->body_case = EDIT__PEER__MESSAGE__BODY_CHANGE;
 		change_fill(&message->change, &body->change);
+		return;
+	case MESSAGE_SCALAR:
+		wire->body_case = EDIT__PEER__MESSAGE__BODY_SCALAR;
+		scalar_fill(&message->scalar, &body->scalar);
 		return;
 	case MESSAGE_KIND_END: break;
 	}
@@ -341,6 +360,27 @@ static const char *take_change(const Edit__Peer__Change *wire, struct change *ch
 	return NULL;
 }
 
+static const char *take_scalar(const Edit__Peer__Scalar *wire, struct scalar *scalar)
+{
+	DEMAND(wire->kind < SCALAR_KIND_COUNT, "scalar.kind");
+	DEMAND(wire->layer_index < LAYER_COUNT_MAX, "scalar.layer_index");
+	DEMAND(wire->origin < MEMBER_COUNT_MAX, "scalar.origin");
+	DEMAND(wire->number >= 1 && is_number(wire->number), "scalar.number");
+	/* NaN and infinity are meant: then the replica is left out. */
+	DEMAND(!(wire->value < 0), "scalar.value");
+	DEMAND(wire->verdict < VERDICT_COUNT, "scalar.verdict");
+	*scalar = (struct scalar){.kind = (enum scalar_kind)wire->kind,
+				  .layer_index = wire->layer_index,
+				  .origin = wire->origin,
+				  .number = wire->number,
+				  .value = wire->value,
+				  .word = wire->word,
+				  .verdict = (enum verdict)wire->verdict,
+				  .final = wire->final,
+				  .realign = wire->realign};
+	return NULL;
+}
+
 static const char *take_body(struct arena *arena, const Edit__Peer__Message *wire, struct message *message)
 {
 	switch (wire->body_case) {
@@ -369,6 +409,9 @@ static const char *take_body(struct arena *arena, const Edit__Peer__Message *wir
 	case EDIT__PEER__MESSAGE__BODY_CHANGE:
 		message->kind = MESSAGE_CHANGE;
 		return take_change(wire->change, &message->change);
+	case EDIT__PEER__MESSAGE__BODY_SCALAR:
+		message->kind = MESSAGE_SCALAR;
+		return take_scalar(wire->scalar, &message->scalar);
 	default: return "body";
 	}
 }

@@ -113,6 +113,11 @@ static void print_message(FILE *file, const struct message *message)
 		fprintf(file, "change %" PRIx64 " kind %d setting %" PRIu32 " = %g at %" PRIu64, message->change.id,
 			(int)message->change.kind, message->change.setting, message->change.value, message->change.at_round);
 		break;
+	case MESSAGE_SCALAR:
+		fprintf(file, "scalar %d number %" PRIu64 " layer %" PRIu32 " of %" PRIu32 ": %s %.6g change=%" PRIx64,
+			(int)message->scalar.kind, message->scalar.number, message->scalar.layer_index, message->scalar.origin,
+			verdict_text((int)message->scalar.verdict), message->scalar.value, message->scalar.word);
+		break;
 	case MESSAGE_KIND_END: break;
 	}
 }

@@ -38,7 +38,7 @@ static int say_hello(struct view *view, uint32_t from, const char *name, uint64_
 	struct message message = {.kind = MESSAGE_HELLO, .from = from, .incarnation = incarnation,
 				  .hello = {.name = name, .facts = theirs, .fact_count = count}};
 	bool is_new;
-	return view_hello(view, &message, now_us, &is_new, ret_refuse);
+	return view_hello(view, message.from, &message, now_us, &is_new, ret_refuse);
 }
 
 static void hello_of_a_stranger_or_under_a_wrong_name_is_refused(void **state)
