@@ -35,7 +35,7 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view circle row proposal sync part round node
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
+DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
           driver handover health answer answer_look answer_members answer_trace control daemon
 LIBW   := edit_worker edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw

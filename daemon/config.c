@@ -1,4 +1,4 @@
-/* Reads config file and drop-ins, and checks what only the whole can show. Owns the member list. */
+/* Reads config file and drop-ins, and checks what only the whole can show. Owns the member lists. */
 
 #include "daemon/config.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/layer.h"
+#include "daemon/members.h"
 #include "proto/address.h"
 #include "proto/inifile.h"
 
@@ -19,45 +19,17 @@ struct reader {
 	struct config *config;
 	bool is_set[SETTING_END];       /* in this file */
 	bool *is_given;                 /* [SETTING_END] in any file */
-	bool has_members;               /* this file has begun its list */
+	struct member_lists *lists;
+	bool is_begun[MEMBER_SECTION_COUNT]; /* this file has begun its list */
 };
 
-static void members_clear(struct config *config)
+static int take_member(struct reader *reader, enum member_section section, const char *name, const char *value,
+		       struct line *why)
 {
-	for (uint32_t i = 0; i < config->member_count; i++) {
-		free(config->names[i]);
-		free(config->addresses[i]);
-	}
-	config->member_count = 0;
-}
-
-static int take_member(struct reader *reader, const char *name, const char *value, struct line *why)
-{
-	struct config *config = reader->config;
-	struct line detail = {""};
-	struct address address;
-	if (!text_is_name(name))
-		return line_fail(why, EDIT_ERROR_INVALID, "members.%s: not a name, expected 1 to 63 of [a-z0-9-]", name);
-	int error = address_parse(value, &address, &detail);
-	if (!error && (address.kind != ADDRESS_TCP || strcmp(address.host, "*") == 0))
-		error = line_fail(&detail, EDIT_ERROR_INVALID, "\"%s\" is not tcp://HOST:PORT", value);
-	if (error)
-		return line_fail(why, error, "members.%s: %.400s", name, detail.text);
-
-	if (!reader->has_members)
-		members_clear(config);
-	reader->has_members = true;
-	for (uint32_t i = 0; i < config->member_count; i++) {
-		bool is_name = strcmp(config->names[i], name) == 0;
-		if (is_name || strcmp(config->addresses[i], value) == 0)
-			return line_fail(why, EDIT_ERROR_INVALID, "members.%s: %s given twice", name, is_name ? "name" : value);
-	}
-	if (config->member_count == MEMBER_COUNT_MAX)
-		return line_fail(why, EDIT_ERROR_RANGE, "members: more than 1024");
-	config->names[config->member_count] = strdup(name);
-	config->addresses[config->member_count] = strdup(value);
-	config->member_count++;
-	return 0;
+	if (!reader->is_begun[section])
+		members_clear(reader->lists, section);
+	reader->is_begun[section] = true;
+	return members_take(reader->lists, section, name, value, why);
 }
 
 static int take_setting(struct reader *reader, const char *section, const char *key, const char *value, struct line *why)
@@ -101,20 +73,28 @@ static int take(void *arg, const char *section, const char *key, const char *val
 {
 	struct reader *reader = arg;
 	(void)line_number;
-	if (strcmp(section, "members") == 0)
-		return take_member(reader, key, value, why);
+	enum member_section list = member_section_find(section);
+	if (list != MEMBER_SECTION_COUNT)
+		return take_member(reader, list, key, value, why);
 	if (section[0] == 0 && strcmp(key, setting_at(METHOD)->name) != 0)
 		return line_fail(why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
 	if (section[0] != 0 && !section_is_known(section))
 		return line_fail(why, EDIT_ERROR_UNKNOWN,
-				 "[%s]: unknown section, expected node, sync, outer, penalty, wire, checkpoint or members",
+				 "[%s]: unknown section, expected node, mesh, sync, outer, penalty, wire, checkpoint, members, "
+				 "places or shard_addresses",
 				 section);
 	return take_setting(reader, section, key, value, why);
 }
 
-static int read_file(struct config *config, bool *is_given, const char *path, struct line *why)
+/* What all files together have given. */
+struct reading {
+	bool is_given[SETTING_END];
+	struct member_lists lists;
+};
+
+static int read_file(struct config *config, struct reading *reading, const char *path, struct line *why)
 {
-	struct reader reader = {.config = config, .is_given = is_given};
+	struct reader reader = {.config = config, .is_given = reading->is_given, .lists = &reading->lists};
 	return inifile_read(path, take, &reader, why);
 }
 
@@ -129,7 +109,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int read_drop_ins(struct config *config, bool *is_given, const char *file, struct line *why)
+static int read_drop_ins(struct config *config, struct reading *reading, const char *file, struct line *why)
 {
 	char path[4096];
 	struct dirent **entries = NULL;
@@ -143,7 +123,7 @@ static int read_drop_ins(struct config *config, bool *is_given, const char *file
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof path, "%s.d/%s", file, entries[i]->d_name);
 		if (!error)
-			error = read_file(config, is_given, path, why);
+			error = read_file(config, reading, path, why);
 		free(entries[i]);
 	}
 	free(entries);
@@ -193,30 +173,74 @@ static int check_folders(struct config *config, const char *file, struct line *w
 	return 0;
 }
 
-/* What only the whole can show. */
-static int check_whole(struct config *config, const char *file, struct line *why)
+/* Where this member stands, and who stands with it in its column and its row. */
+static int find_place(struct config *config, const char *file, struct line *why)
 {
 	const char *name = config_text(config, NODE_NAME);
-	if (name[0] == 0)
-		return line_fail(why, EDIT_ERROR_INVALID,
-				 "%s: node.name: not given, expected this member's name in [members]", file);
-	if (config->member_count == 0)
-		return line_fail(why, EDIT_ERROR_INVALID,
-				 "%s: [members]: empty, expected NAME = tcp://HOST:PORT per member", file);
 	for (config->rank = 0; config->rank < config->member_count; config->rank++)
 		if (strcmp(config->names[config->rank], name) == 0)
 			break;
 	if (config->rank == config->member_count)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: node.name: \"%s\" is not in [members]", file, name);
+	config->row = config->rank / config->shards;
+	config->column = config->rank % config->shards;
+	config->peers = calloc(config->replicas, sizeof *config->peers);
+	config->mates = calloc(config->shards, sizeof *config->mates);
+	if (!config->peers || !config->mates)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	for (uint32_t i = 0; i < config->replicas; i++)
+		config->peers[i] = config->names[i * config->shards + config->column];
+	for (uint32_t i = 0; i < config->shards; i++)
+		config->mates[i] = config->names[config->row * config->shards + i];
+	return 0;
+}
 
-	const char *listen = config_text(config, NODE_LISTEN);
+static int check_members(struct config *config, struct member_lists *lists, const char *file, struct line *why)
+{
+	struct line detail = {""};
+	if (config_text(config, NODE_NAME)[0] == 0)
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%s: node.name: not given, expected this member's name in [members]", file);
+	if (lists->lists[SECTION_MEMBERS].count == 0)
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%s: [members]: empty, expected NAME = tcp://HOST:PORT per member", file);
+	int error = members_arrange(lists, config, &detail);
+	return error ? line_fail(why, error, "%s: %.600s", file, detail.text) : find_place(config, file, why);
+}
+
+static int check_addresses(struct config *config, const char *file, struct line *why)
+{
+	const char *listen = config_text(config, NODE_LISTEN), *shard_listen = config_text(config, NODE_SHARD_LISTEN);
+	const char *shard_address = config->shard_addresses[config->rank];
 	config->listen = listen[0] ? listen : config->addresses[config->rank];
+	if (shard_listen[0] && !shard_address)
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%s: node.shard_listen: nobody connects there, expected an address of %s in [shard_addresses]", file,
+				 config->names[config->rank]);
+	config->shard_listen = shard_listen[0] ? shard_listen : shard_address;
 	int error = check_plain(config, file, "node.listen", config->listen, why);
+	if (!error && config->shard_listen)
+		error = check_plain(config, file, "node.shard_listen", config->shard_listen, why);
 	for (uint32_t i = 0; i < config->member_count && !error; i++) {
 		struct line key;
 		line_fail(&key, EDIT_ERROR_INVALID, "members.%s", config->names[i]);
 		error = check_plain(config, file, key.text, config->addresses[i], why);
+		line_fail(&key, EDIT_ERROR_INVALID, "shard_addresses.%s", config->names[i]);
+		if (!error && config->shard_addresses[i])
+			error = check_plain(config, file, key.text, config->shard_addresses[i], why);
 	}
+	/* One socket takes in both. */
+	if (config->shard_listen && strcmp(config->listen, config->shard_listen) == 0)
+		config->shard_listen = NULL;
+	return error;
+}
+
+/* What only the whole can show. */
+static int check_whole(struct config *config, struct member_lists *lists, const char *file, struct line *why)
+{
+	int error = check_members(config, lists, file, why);
+	if (!error)
+		error = check_addresses(config, file, why);
 	if (error)
 		return error;
 	if (config_number(config, NODE_SILENCE_MS) < 2 * config_number(config, NODE_HEARTBEAT_MS))
@@ -231,26 +255,32 @@ static int check_whole(struct config *config, const char *file, struct line *why
 	return check_folders(config, file, why);
 }
 
+static int read_all(struct config *config, struct reading *reading, const char *file, struct line *why)
+{
+	int error = read_file(config, reading, file, why);
+	if (!error)
+		error = read_drop_ins(config, reading, file, why);
+	if (error)
+		return error;
+	take_method(config, reading->is_given);
+	return check_whole(config, &reading->lists, file, why);
+}
+
 int config_open(const char *file, struct config *ret_config, struct line *why)
 {
 	/* The config is wide, and listen may point into it: filled in place, and emptied again on failure. */
 	struct config *config = ret_config;
 	struct config before = *ret_config;
-	bool is_given[SETTING_END] = {false};
+	struct reading *reading = calloc(1, sizeof *reading);
+	if (!reading)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
 	memset(config, 0, sizeof *config);
 	for (size_t i = 0; i < SETTING_END; i++)
 		config->values[i] = setting_standard(i);
-	config->names = calloc(MEMBER_COUNT_MAX, sizeof *config->names);
-	config->addresses = calloc(MEMBER_COUNT_MAX, sizeof *config->addresses);
-	int error = config->names && config->addresses ? 0 : line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
-	if (!error)
-		error = read_file(config, is_given, file, why);
-	if (!error)
-		error = read_drop_ins(config, is_given, file, why);
-	if (!error)
-		take_method(config, is_given);
-	if (!error)
-		error = check_whole(config, file, why);
+	int error = read_all(config, reading, file, why);
+	for (enum member_section i = 0; i < MEMBER_SECTION_COUNT; i++)
+		members_clear(&reading->lists, i);
+	free(reading);
 	if (error) {
 		config_close(config);
 		*ret_config = before;
@@ -258,12 +288,45 @@ int config_open(const char *file, struct config *ret_config, struct line *why)
 	return error;
 }
 
+static void free_texts(char **texts, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && texts; i++)
+		free(texts[i]);
+	free(texts);
+}
+
 void config_close(struct config *config)
 {
-	members_clear(config);
-	free(config->names);
-	free(config->addresses);
-	config->names = config->addresses = NULL;
+	free_texts(config->names, config->member_count);
+	free_texts(config->addresses, config->member_count);
+	free_texts(config->shard_addresses, config->member_count);
+	free(config->peers);
+	free(config->mates);
+	config->names = config->addresses = config->shard_addresses = config->peers = config->mates = NULL;
+}
+
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX])
+{
+	uint32_t rows = config->replicas, columns = config->shards, row = config->row, column = config->column;
+	const uint32_t ranks[CONFIG_NEIGHBOURS_MAX] = {
+		(row + 1) % rows * columns + column, (row + rows - 1) % rows * columns + column,
+		row * columns + (column + 1) % columns, row * columns + (column + columns - 1) % columns};
+	size_t count = 0;
+	for (size_t i = 0; i < CONFIG_NEIGHBOURS_MAX; i++) {
+		bool is_new = ranks[i] != config->rank;
+		for (size_t j = 0; j < count; j++)
+			is_new = is_new && ret_ranks[j] != ranks[i];
+		if (is_new)
+			ret_ranks[count++] = ranks[i];
+	}
+	return count;
+}
+
+const char *config_address(const struct config *config, uint32_t rank)
+{
+	CHECK(rank < config->member_count);
+	bool is_mate = rank / config->shards == config->row;
+	return is_mate && config->shard_addresses[rank] ? config->shard_addresses[rank] : config->addresses[rank];
 }
 
 double config_number(const struct config *config, size_t setting)

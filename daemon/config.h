@@ -4,7 +4,11 @@
 /* The config file: INI, read once at start. A key's section and name are a setting's name of proto/setting.h
  * ("[sync] interval" is sync.interval); [members] lists name = tcp://host:port in ring order. Drop-ins (FILE.d,
  * names that end in .conf) follow in the order of their names: what a later file sets wins, and a later file's
- * [members] replaces the list. */
+ * [members] replaces the list.
+ *
+ * With mesh.shards = M above 1 the members are a mesh of replicas (rows), each cut over M nodes (columns). [places] says
+ * who stands where (name = row.column); without it the order of [members] does, row by row. [shard_addresses] says where a
+ * member listens for the others of its row, if not at its address in [members]. Both lists are replaced like [members]. */
 
 #include "proto/setting.h"
 
@@ -12,9 +16,15 @@
 
 struct config {
 	struct setting_value values[SETTING_END];
-	uint32_t member_count, rank;
-	char **names, **addresses;  /* [member_count] in ring order, owned */
-	const char *listen;         /* tcp: where the ring's frames come in */
+	uint32_t member_count, rank; /* of the mesh; rank = row x shards + column */
+	uint32_t shards, replicas;   /* M columns, N rows; member_count = N x M. A plain ring: M = 1 */
+	uint32_t row, column;
+	char **names, **addresses;   /* [member_count] in order of the ranks, owned */
+	char **shard_addresses;      /* [member_count], owned; NULL: not given, or the same as in addresses */
+	char **peers;                /* [replicas] names of the own column, by row: the ring that syncs; names borrowed */
+	char **mates;                /* [shards] names of the own row, by column: the own replica; names borrowed */
+	const char *listen;          /* tcp: where the ring's frames come in */
+	const char *shard_listen;    /* tcp: where those of the own row may come in too; NULL: nowhere else */
 	char control[SETTING_TEXT_MAX + 1]; /* address of the control socket */
 };
 
@@ -27,6 +37,14 @@ void config_close(struct config *config);
 /* A setting as number (COUNT, REAL, BYTES, CHOICE, FLAG) and as text. */
 double config_number(const struct config *config, size_t setting);
 const char *config_text(const struct config *config, size_t setting);
+
+/* Global ranks of the members to talk to, each once: column right and left, row right and left. Returns how many, 0 to
+ * CONFIG_NEIGHBOURS_MAX. */
+enum { CONFIG_NEIGHBOURS_MAX = 4 };
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX]);
+
+/* Where to connect to a neighbour: one of the own row at its shard address, if it has one. */
+const char *config_address(const struct config *config, uint32_t rank);
 
 /* The settings of the ring as configured. */
 struct ring_settings config_ring(const struct config *config);

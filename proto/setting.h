@@ -18,6 +18,8 @@
 	X(NODE_STATE_DIR, "node.state_dir", PATH, "", "/var/lib/editd", 0, 0, "folder of checkpoints; on disk")            \
 	X(NODE_LISTEN, "node.listen", ADDRESS, "", "", 0, 0,                                                               \
 	  "where the ring's frames come in; empty: this member's address in [members]")                                    \
+	X(NODE_SHARD_LISTEN, "node.shard_listen", ADDRESS, "", "", 0, 0,                                                   \
+	  "where frames of the own replica's nodes come in; empty: this member's address in [shard_addresses]")            \
 	X(NODE_CONTROL, "node.control", ADDRESS, "", "", 0, 0,                                                             \
 	  "control socket; empty: ipc://RUNTIME_DIR/control.sock")                                                         \
 	X(NODE_PLAIN, "node.plain", CHOICE, "loopback|anywhere", "loopback", 0, 1,                                         \
@@ -31,6 +33,8 @@
 	  "an unacknowledged frame is sent again after this, doubling to 8 times it")                                      \
 	X(NODE_WINDOW_MAX, "node.window_max", BYTES, "bytes", "67108864", 0, 1073741824,                                   \
 	  "upper bound of wire.window on this node, for its memory; 0: none")                                              \
+	X(MESH_SHARDS, "mesh.shards", COUNT, "", "1", 1, 1024,                                                             \
+	  "nodes that share one replica of the model; the same on all members")                                            \
 	X(CHECKPOINT_KEEP, "checkpoint.keep", COUNT, "", "3", 1, 1000, "newest checkpoints that are kept")                 \
 	X(CHECKPOINT_AT_END, "checkpoint.at_end", FLAG, "", "yes", 0, 1, "write a checkpoint when the run is finished")
 

@@ -211,6 +211,198 @@ static void plain_tcp_beyond_this_host_must_be_asked_for_by_name(void **state)
 	config_close(&config);
 }
 
+/* ---- The mesh ---- */
+
+#define FOUR MEMBERS "c = tcp://127.0.0.1:7003\nd = tcp://127.0.0.1:7004\n"
+#define MESH(name) "[node]\nname = " name "\n[mesh]\nshards = 2\n" FOUR
+#define PLACED(places) MESH("a") "[places]\n" places
+#define SHARD_ADDRESSES(list) MESH("a") "[shard_addresses]\n" list
+
+static void says_order(char *const *names, size_t count, const char *expected)
+{
+	char text[64] = "";
+	for (size_t i = 0; i < count; i++)
+		strcat(text, names[i]);
+	assert_string_equal(text, expected);
+}
+
+static void ring_is_a_mesh_of_one_column(void **state)
+{
+	(void)state;
+	struct config config;
+	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	assert_int_equal(read_text("[node]\nname = b\n" FOUR, &config), 0);
+	assert_int_equal(config.shards, 1);
+	assert_int_equal(config.replicas, 4);
+	assert_int_equal(config.rank, 1);
+	assert_int_equal(config.row, 1);
+	assert_int_equal(config.column, 0);
+	says_order(config.peers, 4, "abcd");
+	says_order(config.mates, 1, "b");
+	assert_null(config.shard_listen);
+	assert_int_equal(config_neighbours(&config, ranks), 2);
+	assert_int_equal(ranks[0], 2);
+	assert_int_equal(ranks[1], 0);
+	config_close(&config);
+	assert_int_equal(read_text("[node]\nname = b\n" MEMBERS, &config), 0);
+	assert_int_equal(config_neighbours(&config, ranks), 1);
+	config_close(&config);
+	assert_int_equal(read_text("[node]\nname = a\n[members]\na = tcp://127.0.0.1:7001\n", &config), 0);
+	assert_int_equal(config_neighbours(&config, ranks), 0);
+	config_close(&config);
+}
+
+static void places_follow_from_the_order_of_members_row_by_row(void **state)
+{
+	(void)state;
+	struct config config;
+	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	assert_int_equal(read_text(MESH("c"), &config), 0);
+	assert_int_equal(config.member_count, 4);
+	assert_int_equal(config.shards, 2);
+	assert_int_equal(config.replicas, 2);
+	assert_int_equal(config.rank, 2);
+	assert_int_equal(config.row, 1);
+	assert_int_equal(config.column, 0);
+	says_order(config.names, 4, "abcd");
+	says_order(config.peers, 2, "ac");
+	says_order(config.mates, 2, "cd");
+	assert_int_equal(config_neighbours(&config, ranks), 2);
+	assert_int_equal(ranks[0], 0);
+	assert_int_equal(ranks[1], 3);
+	assert_null(config.shard_listen);
+	config_close(&config);
+}
+
+static void places_that_are_given_order_the_ranks(void **state)
+{
+	(void)state;
+	struct config config;
+	assert_int_equal(read_text(PLACED("a = 1.1\nb = 0.1\nc = 1.0\nd = 0.00\n"), &config), 0);
+	says_order(config.names, 4, "dbca");
+	assert_string_equal(config.addresses[0], "tcp://127.0.0.1:7004");
+	assert_string_equal(config.listen, "tcp://127.0.0.1:7001");
+	assert_int_equal(config.rank, 3);
+	says_order(config.peers, 2, "ba");
+	says_order(config.mates, 2, "ca");
+	config_close(&config);
+	assert_int_equal(read_text("[node]\nname = a\n" MEMBERS "[places]\na = 1.0\nb = 0.0\n", &config), 0);
+	says_order(config.names, 2, "ba");
+	config_close(&config);
+}
+
+static void neighbours_of_a_large_mesh_are_four(void **state)
+{
+	(void)state;
+	struct config config;
+	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	char text[1000] = "[node]\nname = m4\n[mesh]\nshards = 3\n[members]\n";
+	for (size_t i = 0; i < 9; i++)
+		snprintf(text + strlen(text), sizeof text - strlen(text), "m%zu = tcp://127.0.0.1:%zu\n", i, 7000 + i);
+	assert_int_equal(read_text(text, &config), 0);
+	assert_int_equal(config_neighbours(&config, ranks), 4);
+	const uint32_t expected[] = {7, 1, 5, 3};
+	assert_memory_equal(ranks, expected, sizeof expected);
+	config_close(&config);
+}
+
+static void shard_addresses_are_for_the_own_row(void **state)
+{
+	(void)state;
+	struct config config;
+	const char *list = SHARD_ADDRESSES("a = tcp://127.0.0.1:8001\nb = tcp://127.0.0.1:8002\nc = tcp://127.0.0.1:8003\n"
+					   "d = tcp://127.0.0.1:7004\n");
+	assert_int_equal(read_text(list, &config), 0);
+	assert_string_equal(config.listen, "tcp://127.0.0.1:7001");
+	assert_string_equal(config.shard_listen, "tcp://127.0.0.1:8001");
+	assert_string_equal(config_address(&config, 1), "tcp://127.0.0.1:8002");
+	assert_string_equal(config_address(&config, 2), "tcp://127.0.0.1:7003");
+	assert_null(config.shard_addresses[3]);
+	config_close(&config);
+
+	char text[1000];
+	snprintf(text, sizeof text, "%s[node]\nlisten = tcp://127.0.0.1:1\nshard_listen = tcp://127.0.0.2:2\n", list);
+	assert_int_equal(read_text(text, &config), 0);
+	assert_string_equal(config.listen, "tcp://127.0.0.1:1");
+	assert_string_equal(config.shard_listen, "tcp://127.0.0.2:2");
+	config_close(&config);
+	snprintf(text, sizeof text, "%s[node]\nlisten = tcp://127.0.0.1:1\nshard_listen = tcp://127.0.0.1:1\n", list);
+	assert_int_equal(read_text(text, &config), 0);
+	assert_null(config.shard_listen);
+	config_close(&config);
+}
+
+static void lists_of_a_later_file_replace_those_before(void **state)
+{
+	(void)state;
+	struct config config;
+	const char *places = "[places]\nd = 0.0\nc = 0.1\nb = 1.0\na = 1.1\n[shard_addresses]\nb = tcp://127.0.0.1:8009\n";
+	mkdir(scratch_path("editd.conf.d"), 0700);
+	scratch_write("editd.conf.d/places.conf", places, strlen(places));
+	int error = read_text(PLACED("a = 0.0\nb = 0.1\nc = 1.0\n[shard_addresses]\na = tcp://127.0.0.1:8001\n"), &config);
+	scratch_unlink("editd.conf.d/places.conf");
+	assert_int_equal(error, 0);
+	says_order(config.names, 4, "dcba");
+	assert_null(config.shard_listen);
+	assert_string_equal(config.shard_addresses[2], "tcp://127.0.0.1:8009");
+	config_close(&config);
+}
+
+static void mesh_that_is_no_rectangle_is_refused(void **state)
+{
+	(void)state;
+	refuses("[mesh]\nshards = 3\n[node]\nname = a\n" FOUR, EDIT_ERROR_INVALID, ": mesh.shards: 3 does not divide 4 members");
+	refuses("[mesh]\nshards = 8\n[node]\nname = a\n" FOUR, EDIT_ERROR_INVALID, ": mesh.shards: 8 does not divide 4 members");
+	refuses("[mesh]\nshards = 2\n" NAMED, EDIT_ERROR_INVALID, ": mesh.shards: 2 does not divide 1 member");
+	refuses("[mesh]\nshards = 0\n", EDIT_ERROR_RANGE, ":2: mesh.shards: 0 is out of range, expected a whole number from 1 to 1024");
+	refuses("[mesh]\nshrads = 2\n", EDIT_ERROR_UNKNOWN, ":2: unknown setting mesh.shrads, did you mean mesh.shards?");
+}
+
+static void places_that_cannot_be_are_refused(void **state)
+{
+	(void)state;
+	refuses("[places]\na = 0.0\nb = 0.0\n", EDIT_ERROR_INVALID,
+		":3: places.b: 0.0 is the place of a, expected one of its own");
+	refuses("[places]\na = 0.0\na = 0.1\n", EDIT_ERROR_INVALID, ":3: places.a: name given twice");
+	static const char *const bad[] = {"0", "0.", ".0", "0.0.0", "-1.0", "0.12345", "0 . 0", "a.0", "0,0"};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		char text[64], expected[100];
+		snprintf(text, sizeof text, "[places]\na = %s\n", bad[i]);
+		snprintf(expected, sizeof expected, ":2: places.a: \"%s\" is not a place, expected ROW.COLUMN as in 0.1", bad[i]);
+		refuses(text, EDIT_ERROR_INVALID, expected);
+	}
+	refuses(PLACED("a = 0.0\nb = 0.1\nc = 1.0\n"), EDIT_ERROR_INVALID,
+		": [places]: no place for d, expected ROW.COLUMN for every member");
+	refuses(PLACED("a = 0.0\nb = 0.1\nc = 1.0\nd = 0.2\n"), EDIT_ERROR_RANGE,
+		": places.d: 0.2 is outside, expected ROW.COLUMN from 0.0 to 1.1 (2 replicas of 2 nodes)");
+	refuses(PLACED("a = 2.0\nb = 0.1\nc = 1.0\nd = 0.0\n"), EDIT_ERROR_RANGE, ": places.a: 2.0 is outside, expected ");
+	refuses(PLACED("a = 0.0\nb = 0.1\nc = 1.0\nd = 1.1\ne = 1.2\n"), EDIT_ERROR_INVALID,
+		": places.e: not in [members], expected the name of a member");
+}
+
+static void shard_addresses_that_cannot_be_are_refused(void **state)
+{
+	(void)state;
+	refuses("[shard_addresses]\na = ipc:///x\n", EDIT_ERROR_INVALID,
+		":2: shard_addresses.a: \"ipc:///x\" is not tcp://HOST:PORT");
+	refuses("[shard_addresses]\na = tcp://*:1\n", EDIT_ERROR_INVALID,
+		":2: shard_addresses.a: \"tcp://*:1\" is not tcp://HOST:PORT");
+	refuses("[shard_addresses]\na = tcp://127.0.0.1:1\nb = tcp://127.0.0.1:1\n", EDIT_ERROR_INVALID,
+		":3: shard_addresses.b: tcp://127.0.0.1:1 given twice");
+	refuses(SHARD_ADDRESSES("a = tcp://127.0.0.1:7003\n"), EDIT_ERROR_INVALID,
+		": shard_addresses.a: tcp://127.0.0.1:7003 is the address of c in [members], expected one of its own");
+	refuses(SHARD_ADDRESSES("e = tcp://127.0.0.1:7009\n"), EDIT_ERROR_INVALID,
+		": shard_addresses.e: not in [members], expected the name of a member");
+	refuses("[node]\nname = a\n" FOUR "[shard_addresses]\na = tcp://127.0.0.1:8001\n", EDIT_ERROR_INVALID,
+		": [shard_addresses] has no meaning where mesh.shards = 1: a replica is one node");
+	refuses(MESH("a") "[node]\nshard_listen = tcp://127.0.0.1:8001\n", EDIT_ERROR_INVALID,
+		": node.shard_listen: nobody connects there, expected an address of a in [shard_addresses]");
+	refuses(SHARD_ADDRESSES("b = tcp://10.0.0.1:7001\n"), EDIT_ERROR_INVALID,
+		": shard_addresses.b: tcp://10.0.0.1:7001 leaves this host unencrypted; set node.plain = anywhere");
+	refuses(SHARD_ADDRESSES("a = tcp://127.0.0.1:8001\n") "[node]\nshard_listen = tcp://*:8001\n", EDIT_ERROR_INVALID,
+		": node.shard_listen: tcp://*:8001 leaves this host unencrypted; set node.plain = anywhere");
+}
+
 static void missing_file_is_one_line(void **state)
 {
 	(void)state;
@@ -235,6 +427,15 @@ int main(void)
 		cmocka_unit_test(members_that_cannot_be_are_refused),
 		cmocka_unit_test(what_only_the_whole_shows_is_refused),
 		cmocka_unit_test(plain_tcp_beyond_this_host_must_be_asked_for_by_name),
+		cmocka_unit_test(ring_is_a_mesh_of_one_column),
+		cmocka_unit_test(places_follow_from_the_order_of_members_row_by_row),
+		cmocka_unit_test(places_that_are_given_order_the_ranks),
+		cmocka_unit_test(neighbours_of_a_large_mesh_are_four),
+		cmocka_unit_test(shard_addresses_are_for_the_own_row),
+		cmocka_unit_test(lists_of_a_later_file_replace_those_before),
+		cmocka_unit_test(mesh_that_is_no_rectangle_is_refused),
+		cmocka_unit_test(places_that_cannot_be_are_refused),
+		cmocka_unit_test(shard_addresses_that_cannot_be_are_refused),
 		cmocka_unit_test(missing_file_is_one_line),
 	};
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
