@@ -36,10 +36,10 @@ static const char *phase_text(enum node_phase phase)
 /* All members there and moving, and the own worker too unless the run is over. */
 static bool is_healthy(const struct daemon *daemon, const struct node_status *status)
 {
-	for (uint32_t rank = 0; rank < daemon->config.member_count; rank++) {
+	for (uint32_t rank = 0; rank < daemon->config.replicas; rank++) {
 		struct node_peer peer;
 		node_peer(daemon->driver.node, rank, daemon->now_us, &peer);
-		if (rank != daemon->config.rank && peer.state != PEER_LIVE)
+		if (rank != daemon->config.row && peer.state != PEER_LIVE)
 			return false;
 	}
 	if (status->phase == NODE_GATHERING || status->stalled_us > 0 || daemon->driver.damage[0] ||
@@ -54,10 +54,10 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	const struct driver *driver = &daemon->driver;
 	struct node_status node;
 	struct round_sum sum;
-	uint32_t count = daemon->config.member_count;
+	uint32_t count = daemon->config.replicas;
 	node_status(driver->node, daemon->now_us, &node);
 	rounds_sum(driver->node, count, daemon->run.description.layer_count, &sum);
-	const struct record *record = node_record(driver->node, 0, daemon->config.rank);
+	const struct record *record = node_record(driver->node, 0, daemon->config.row);
 
 	status->phase = answer_text(answer, phase_text(node.phase));
 	status->exchange = answer_text(answer, node_averages_gradients(driver->node) ? "gradients" : "parameters");
@@ -72,7 +72,7 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	status->outliers = sum.left_out;
 	status->stalled_us = node.stalled_us;
 	if (node.waiting_for < count)
-		status->waiting_for = daemon->config.names[node.waiting_for];
+		status->waiting_for = daemon->config.peers[node.waiting_for];
 	status->frames_sent_again = node.frames_sent_again;
 	status->frames_dropped = node.frames_dropped;
 	status->healthy = is_healthy(daemon, &node);
@@ -145,7 +145,7 @@ static void put_layer(struct answer *answer, Edit__Control__Layer *layer, size_t
 	layer->scalars_us = times_us[0];
 	layer->reduce_us = times_us[1];
 	layer->gather_us = times_us[2];
-	for (uint32_t rank = 0; rank < daemon->config.member_count; rank++) {
+	for (uint32_t rank = 0; rank < daemon->config.replicas; rank++) {
 		const struct record *record = node_record(node, index, rank);
 		if (record->round == 0 || record->verdict != VERDICT_ACCEPTED)
 			continue;
@@ -220,13 +220,13 @@ int answer_get(struct answer *answer, const struct control_request *request)
 static void put_hashes(struct answer *answer, Edit__Control__LayerHash *layer, size_t index)
 {
 	const struct daemon *daemon = answer->daemon;
-	uint32_t count = daemon->config.member_count;
+	uint32_t count = daemon->config.replicas;
 	uint64_t round = 0;
 	unsigned chosen = 0;
 	for (unsigned back = 0; back < 2; back++) {
 		uint32_t told = 0;
 		uint64_t own_round, other_round;
-		node_hash(daemon->driver.node, index, daemon->config.rank, back, &own_round);
+		node_hash(daemon->driver.node, index, daemon->config.row, back, &own_round);
 		for (uint32_t rank = 0; rank < count; rank++) {
 			node_hash(daemon->driver.node, index, rank, back, &other_round);
 			told += own_round > 0 && other_round == own_round;
@@ -248,7 +248,7 @@ static void put_hashes(struct answer *answer, Edit__Control__LayerHash *layer, s
 		uint64_t told_round, hash = node_hash(daemon->driver.node, index, rank, chosen, &told_round);
 		Edit__Control__MemberHash *member = answer_take(answer, sizeof *member);
 		edit__control__member_hash__init(member);
-		member->name = daemon->config.names[rank];
+		member->name = daemon->config.peers[rank];
 		if (told_round == round && round > 0) {
 			member->hash = hash;
 			member->round = round;

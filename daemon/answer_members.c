@@ -22,11 +22,11 @@ static const char *state_text(enum peer_state state)
 static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 {
 	const struct daemon *daemon = answer->daemon;
-	uint32_t own = daemon->config.rank, count = daemon->config.member_count;
+	uint32_t own = daemon->config.row, count = daemon->config.replicas;
 	Edit__Control__Peer *peer = answer_take(answer, sizeof *peer);
 	edit__control__peer__init(peer);
-	peer->name = daemon->config.names[rank];
-	peer->address = daemon->config.addresses[rank];
+	peer->name = daemon->config.peers[rank];
+	peer->address = daemon->config.addresses[rank * daemon->config.shards + daemon->config.column];
 	peer->neighbour = rank != own && (rank == (own + 1) % count || own == (rank + 1) % count);
 	peer->state = answer_text(answer, rank == own ? "self" : "unknown");
 	peer->loss = NAN;
@@ -61,8 +61,8 @@ int answer_peers(struct answer *answer, const struct control_request *request)
 	const struct daemon *daemon = answer->daemon;
 	Edit__Control__Peers *peers = answer_take(answer, sizeof *peers);
 	edit__control__peers__init(peers);
-	peers->peers = (Edit__Control__Peer **)answer_list(answer, daemon->config.member_count);
-	for (uint32_t rank = 0; rank < daemon->config.member_count && peers->peers; rank++)
+	peers->peers = (Edit__Control__Peer **)answer_list(answer, daemon->config.replicas);
+	for (uint32_t rank = 0; rank < daemon->config.replicas && peers->peers; rank++)
 		peers->peers[peers->n_peers++] = make_peer(answer, rank);
 	peers->round = daemon->driver.node ? daemon->driver.record.round : 0;
 	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_PEERS;
@@ -102,7 +102,7 @@ static Edit__Control__PenaltyPeer *make_penalty_peer(struct answer *answer, uint
 	const struct record *record = node_record(node, 0, rank);
 	Edit__Control__PenaltyPeer *peer = answer_take(answer, sizeof *peer);
 	edit__control__penalty_peer__init(peer);
-	peer->name = daemon->config.names[rank];
+	peer->name = daemon->config.peers[rank];
 	peer->steps = record->round > 0 ? record->steps : 0;
 	peer->loss = record->round > 0 ? record->loss : NAN;
 	peer->lateness_us = known.lateness_us;
@@ -127,8 +127,8 @@ int answer_penalties(struct answer *answer, const struct control_request *reques
 	penalties->layer_names = (char **)answer_list(answer, count);
 	for (size_t i = 0; i < count && penalties->layer_names; i++)
 		penalties->layer_names[penalties->n_layer_names++] = daemon->run.description.layers[i].name;
-	penalties->peers = (Edit__Control__PenaltyPeer **)answer_list(answer, daemon->config.member_count);
-	for (uint32_t rank = 0; rank < daemon->config.member_count && penalties->peers && !answer->is_short; rank++)
+	penalties->peers = (Edit__Control__PenaltyPeer **)answer_list(answer, daemon->config.replicas);
+	for (uint32_t rank = 0; rank < daemon->config.replicas && penalties->peers && !answer->is_short; rank++)
 		penalties->peers[penalties->n_peers++] = make_penalty_peer(answer, rank);
 	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_PENALTIES;
 	answer->reply.penalties = penalties;

@@ -82,8 +82,8 @@ static void put_names(struct answer *answer, Edit__Control__Trace *trace)
 	trace->verdict_names = (char **)answer_list(answer, VERDICT_COUNT);
 	for (int i = 0; i < VERDICT_COUNT && trace->verdict_names; i++)
 		trace->verdict_names[trace->n_verdict_names++] = answer_text(answer, log_verdict_text(i));
-	trace->members = daemon->config.names;
-	trace->n_members = daemon->config.member_count;
+	trace->members = daemon->config.peers;
+	trace->n_members = daemon->config.replicas;
 	size_t count = daemon->run.description.layer_count;
 	trace->layers = (Edit__Control__TraceLayer **)answer_list(answer, count);
 	for (size_t i = 0; i < count && trace->layers; i++) {

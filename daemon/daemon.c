@@ -51,7 +51,7 @@ const char *daemon_degraded(const struct daemon *daemon)
 void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 {
 	const struct driver *driver = &daemon->driver;
-	char *const *names = daemon->config.names;
+	char *const *names = daemon->config.peers;
 	if (daemon->is_stopping) {
 		snprintf(text, size, "stopping");
 		return;
@@ -63,8 +63,8 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 	struct node_status status;
 	struct round_sum sum;
 	node_status(driver->node, daemon->now_us, &status);
-	rounds_sum(driver->node, daemon->config.member_count, daemon->run.description.layer_count, &sum);
-	const char *who = status.waiting_for < daemon->config.member_count ? names[status.waiting_for] : NULL;
+	rounds_sum(driver->node, daemon->config.replicas, daemon->run.description.layer_count, &sum);
+	const char *who = status.waiting_for < daemon->config.replicas ? names[status.waiting_for] : NULL;
 	const char *worker = daemon->port.phase == PORT_READY ? "" : ", no worker";
 	const char *degraded = daemon_degraded(daemon)[0] ? ", degraded" : "";
 	if (status.phase == NODE_GATHERING)
@@ -344,12 +344,18 @@ static int open_lock(struct daemon *daemon)
 static int open_transport(struct daemon *daemon)
 {
 	char text[512];
-	struct transport_config transport = {.listen = daemon->config.listen,
-					     .rank = daemon->config.rank,
-					     .member_count = daemon->config.member_count,
-					     .names = (const char *const *)daemon->config.names,
-					     .addresses = (const char *const *)daemon->config.addresses,
+	const struct config *config = &daemon->config;
+	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	struct transport_config transport = {.listen = config->listen,
+					     .shard_listen = config->shard_listen,
+					     .rank = config->rank,
+					     .member_count = config->member_count,
+					     .names = (const char *const *)config->names,
+					     .neighbour_count = config_neighbours(config, ranks),
+					     .is_mesh = config->shards > 1,
 					     .incarnation = daemon->incarnation};
+	for (size_t i = 0; i < transport.neighbour_count; i++)
+		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
 	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
 	return error ? fail(error, text) : 0;
 }
@@ -363,6 +369,17 @@ static int open_ports(struct daemon *daemon)
 		error = worker_port_open(&daemon->port,
 					 config_runtime_path(&daemon->config, "worker.sock", path, sizeof path), &why);
 	return error ? fail(error, why.text) : 0;
+}
+
+static void tell_place(const struct config *config)
+{
+	char place[64] = "";
+	if (config->shards > 1)
+		snprintf(place, sizeof place, " (replica %" PRIu32 " of %" PRIu32 ", shard %" PRIu32 " of %" PRIu32 ")",
+			 config->row + 1, config->replicas, config->column + 1, config->shards);
+	log_line(LEVEL_NOTICE, "editd %s: %s, member %" PRIu32 " of %" PRIu32 "%s, listening on %s%s%s", EDIT_VERSION,
+		 config->names[config->rank], config->rank + 1, config->member_count, place, config->listen,
+		 config->shard_listen ? " and " : "", config->shard_listen ? config->shard_listen : "");
 }
 
 int daemon_open(struct daemon *daemon)
@@ -392,9 +409,7 @@ int daemon_open(struct daemon *daemon)
 	checkpoint_init(&daemon->checkpoint, &daemon->config);
 	driver_init(&daemon->driver, &daemon->config, daemon->transport, &daemon->port, &daemon->checkpoint,
 		    &daemon->run, daemon->incarnation);
-	log_line(LEVEL_NOTICE, "editd %s: %s, member %" PRIu32 " of %" PRIu32 ", listening on %s", EDIT_VERSION,
-		 daemon->config.names[daemon->config.rank], daemon->config.rank + 1, daemon->config.member_count,
-		 daemon->config.listen);
+	tell_place(&daemon->config);
 	notify_ready(&daemon->notify);
 	return 0;
 }

@@ -108,8 +108,8 @@ static void log_note(struct driver *driver, const struct note *note, const char 
 static void take_note(struct driver *driver, const struct note *note)
 {
 	char detail[2 * FACT_TEXT_MAX + 64], text[1000];
-	struct note_names names = {.members = (const char *const *)driver->config->names,
-				   .member_count = driver->config->member_count};
+	struct note_names names = {.members = (const char *const *)driver->config->peers,
+				   .member_count = driver->config->replicas};
 	refusal_detail(driver, note, detail, sizeof detail);
 	if (detail[0])
 		names.detail = detail;
@@ -154,14 +154,14 @@ static void keep_round(struct driver *driver, const struct node_status *status)
 	struct round_line *line = &driver->line;
 	*line = (struct round_line){.at_us = driver->now_us + LINE_DELAY_US, .round = status->round,
 				    .sync_us = status->sync_us, .bytes = status->round_bytes};
-	rounds_sum(driver->node, driver->config->member_count, driver->run->description.layer_count, &line->sum);
-	for (uint32_t rank = 0; rank < driver->config->member_count; rank++) {
+	rounds_sum(driver->node, driver->config->replicas, driver->run->description.layer_count, &line->sum);
+	for (uint32_t rank = 0; rank < driver->config->replicas; rank++) {
 		struct node_peer peer;
 		node_peer(driver->node, rank, driver->now_us, &peer);
 		const struct record *record = node_record(driver->node, 0, rank);
 		if (record->steps > 0 && !isfinite(record->loss))
 			log_line(LEVEL_WARNING, "round %" PRIu64 ": peer %s: loss is not a number, left out of the mean loss",
-				 status->round, driver->config->names[rank]);
+				 status->round, driver->config->peers[rank]);
 		if (peer.lateness_us > line->lateness_us) {
 			line->lateness_us = peer.lateness_us;
 			line->latest = rank;
@@ -177,7 +177,7 @@ void driver_tell(struct driver *driver)
 	if (!is_one_of_many)
 		driver->told_us = driver->now_us;
 	if (line->lateness_us > 0)
-		snprintf(late, sizeof late, ", last %s by %.1f ms", driver->config->names[line->latest],
+		snprintf(late, sizeof late, ", last %s by %.1f ms", driver->config->peers[line->latest],
 			 (double)line->lateness_us / 1e3);
 	log_line(is_one_of_many ? LEVEL_DEBUG : LEVEL_INFO,
 		 "round %" PRIu64 ": loss %.4f, %" PRIu64
@@ -401,8 +401,8 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 	const struct config *config = driver->config;
 	const struct run *run = driver->run;
 	return (struct node_config){
-		.rank = config->rank, .member_count = config->member_count, .incarnation = driver->incarnation,
-		.names = (const char *const *)config->names, .facts = run->facts, .fact_count = run->fact_count,
+		.rank = config->row, .member_count = config->replicas, .incarnation = driver->incarnation,
+		.names = (const char *const *)config->peers, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
 		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = run_is_stale(run),
 		.detectors = detectors, .settings = run->state.head->run.settings,
@@ -440,7 +440,7 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->handed = calloc(count, sizeof *driver->handed);
 	struct node_config config = node_config_of(driver, detectors);
 	driver->block = aligned_alloc(64, node_size(&config));
-	bool has_history = history_open(&driver->history, driver->config->member_count, count);
+	bool has_history = history_open(&driver->history, driver->config->replicas, count);
 	if (!detectors || !driver->hash_queue || !driver->handed || !driver->block || !has_history) {
 		free(detectors);
 		driver_close(driver);

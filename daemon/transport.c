@@ -1,5 +1,5 @@
-/* Sockets between the daemons of a ring, on libzmq. Knows neighbours and connections, no rounds. Owns the context,
- * one ROUTER, at most two DEALERs and the frames of the message given last. */
+/* Sockets between the daemons of a ring or mesh, on libzmq. Knows neighbours and connections, no rounds. Owns the context,
+ * one or two ROUTERs, at most four DEALERs and the frames of the message given last. */
 
 #include "daemon/transport.h"
 
@@ -48,12 +48,16 @@ struct neighbour {
 
 struct transport {
 	struct transport_config config;
-	void *context, *router;
-	struct neighbour neighbours[2];
+	void *context;
+	void *routers[TRANSPORT_LISTENERS_MAX];
+	size_t router_count;
+	size_t turn;                        /* the ROUTER to look at next */
+	struct neighbour neighbours[TRANSPORT_NEIGHBOURS_MAX];
 	size_t neighbour_count;
 	struct transport_counts counts;
 
 	zmq_msg_t id, header, payload;      /* of the message given last */
+	void *origin;                       /* the ROUTER where it came in */
 	uint64_t strangers_us;              /* begin of the second in which stranger_frames are counted */
 	unsigned stranger_frames;
 	struct codec *codec;
@@ -104,30 +108,32 @@ static void *socket_open(void *context, int type, const char *address)
 	return NULL;
 }
 
-static int listen_open(struct transport *transport, char *text, size_t size)
+static int listen_open(struct transport *transport, const char *address, const char *setting, char *text, size_t size)
 {
-	const char *address = transport->config.listen;
-	transport->router = socket_open(transport->context, ZMQ_ROUTER, address);
+	void *router = socket_open(transport->context, ZMQ_ROUTER, address);
+	if (router)
+		transport->routers[transport->router_count++] = router;
 	/* A neighbour that connects anew has the same routing id: its new connection replaces the one that is
 	 * dead. */
-	if (!transport->router || !set_int(transport->router, ZMQ_ROUTER_HANDOVER, 1))
+	if (!router || !set_int(router, ZMQ_ROUTER_HANDOVER, 1))
 		return fail(text, size, "cannot make a socket for", address);
-	if (zmq_bind(transport->router, address) == 0)
+	if (zmq_bind(router, address) == 0)
 		return 0;
 	if (errno != ENODEV && errno != EADDRNOTAVAIL)
 		return fail(text, size, "cannot listen on", address);
-	snprintf(text, size, "cannot listen on %s: not an address of this host; check node.name, or set node.listen to one in numbers",
-		 address);
+	snprintf(text, size, "cannot listen on %s: not an address of this host; check node.name, or set %s to one in numbers",
+		 address, setting);
 	return EDIT_ERROR_SYSTEM;
 }
 
-static int neighbour_open(struct transport *transport, uint32_t rank, char *text, size_t size)
+static int neighbour_open(struct transport *transport, uint32_t rank, const char *address, char *text, size_t size)
 {
-	const char *address = transport->config.addresses[rank];
 	struct neighbour *neighbour = &transport->neighbours[transport->neighbour_count++];
 	char id[ROUTING_ID_MAX];
 	int length = snprintf(id, sizeof id, "%" PRIu32 "/%016" PRIx64, transport->config.rank,
 			      transport->config.incarnation);
+	if (transport->config.is_mesh)
+		length += snprintf(id + length, sizeof id - (size_t)length, "/%" PRIu32, rank);
 
 	neighbour->rank = rank;
 	neighbour->socket = socket_open(transport->context, ZMQ_DEALER, address);
@@ -141,6 +147,7 @@ static int neighbour_open(struct transport *transport, uint32_t rank, char *text
 int transport_open(const struct transport_config *config, struct transport **ret_transport, char *text, size_t size)
 {
 	CHECK(config->rank < config->member_count);
+	CHECK(config->neighbour_count <= TRANSPORT_NEIGHBOURS_MAX);
 	struct transport *transport = calloc(1, sizeof *transport);
 	void *block = aligned_alloc(64, (codec_size() + 63) / 64 * 64);
 	if (!transport || !block) {
@@ -155,19 +162,16 @@ int transport_open(const struct transport_config *config, struct transport **ret
 	zmq_msg_init(&transport->header);
 	zmq_msg_init(&transport->payload);
 
-	uint32_t count = config->member_count;
-	uint32_t right = (config->rank + 1) % count;
-	uint32_t left = (config->rank + count - 1) % count;
 	int error = 0;
 	transport->context = zmq_ctx_new();
 	if (!transport->context)
 		error = fail(text, size, "cannot begin", "ZeroMQ");
 	if (!error)
-		error = listen_open(transport, text, size);
-	if (!error && right != config->rank)
-		error = neighbour_open(transport, right, text, size);
-	if (!error && left != right)
-		error = neighbour_open(transport, left, text, size);
+		error = listen_open(transport, config->listen, "node.listen", text, size);
+	if (!error && config->shard_listen)
+		error = listen_open(transport, config->shard_listen, "node.shard_listen", text, size);
+	for (size_t i = 0; i < config->neighbour_count && !error; i++)
+		error = neighbour_open(transport, config->neighbours[i].rank, config->neighbours[i].address, text, size);
 	if (error) {
 		transport_close(transport);
 		return error;
@@ -184,8 +188,8 @@ void transport_close(struct transport *transport)
 	for (size_t i = 0; i < transport->neighbour_count; i++)
 		if (transport->neighbours[i].socket)
 			zmq_close(transport->neighbours[i].socket);
-	if (transport->router)
-		zmq_close(transport->router);
+	for (size_t i = 0; i < transport->router_count; i++)
+		zmq_close(transport->routers[i]);
 	while (transport->context && zmq_ctx_term(transport->context) != 0 && errno == EINTR)
 		;
 	free(transport->codec);
@@ -244,7 +248,7 @@ bool transport_send(struct transport *transport, uint32_t to, const struct messa
 	void *socket = neighbour ? neighbour->socket : NULL;
 	bool is_sent = true;
 	if (message->kind == MESSAGE_REFUSE) {
-		socket = transport->router;
+		socket = transport->origin;
 		size_t id_bytes = zmq_msg_size(&transport->id);
 		is_sent = id_bytes > 0 && zmq_send(socket, zmq_msg_data(&transport->id), id_bytes,
 						   ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
@@ -346,6 +350,22 @@ static void refuse_stranger(struct transport *transport)
 	transport->counts.stranger_frames++;
 }
 
+/* Whether the connection of the message at hand is meant for another member: its routing id ends in "/" and that rank.
+ * Somebody's address of that member leads here then. */
+static bool is_meant_for_another(struct transport *transport)
+{
+	const char *id = zmq_msg_data(&transport->id);
+	size_t bytes = zmq_msg_size(&transport->id), slashes = 0, end = 0;
+	for (size_t i = 0; i < bytes; i++)
+		if (id[i] == '/') {
+			slashes++;
+			end = i + 1;
+		}
+	char own[16];
+	int length = snprintf(own, sizeof own, "%" PRIu32, transport->config.rank);
+	return slashes == 2 && (bytes - end != (size_t)length || memcmp(id + end, own, (size_t)length) != 0);
+}
+
 /* A connection that has said nothing valid yet may say hello, or speak another version (which reads as a refusal). */
 static bool accept_stranger(struct transport *transport, uint64_t now_us, struct message *ret_message)
 {
@@ -369,7 +389,8 @@ static bool accept_stranger(struct transport *transport, uint64_t now_us, struct
 		return false;
 	}
 	if (message.kind == MESSAGE_HELLO) {
-		if (!neighbour || strcmp(message.hello.name, transport->config.names[message.from]) != 0) {
+		if (!neighbour || is_meant_for_another(transport) ||
+		    strcmp(message.hello.name, transport->config.names[message.from]) != 0) {
 			refuse_stranger(transport);
 			return false;
 		}
@@ -379,7 +400,7 @@ static bool accept_stranger(struct transport *transport, uint64_t now_us, struct
 	return true;
 }
 
-/* One message of the ROUTER. True: it is valid and in *ret_message. */
+/* One message of a ROUTER. True: it is valid and in *ret_message. */
 static bool accept_ring(struct transport *transport, uint64_t now_us, bool is_whole, struct message *ret_message)
 {
 	if (!is_whole) {
@@ -424,14 +445,29 @@ static bool receive_refusal(struct transport *transport, struct neighbour *neigh
 	return false;
 }
 
-bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *budget, struct message *ret_message)
+/* Takes turns between the ROUTERs, so that a flood at one does not use up the budget of the other. */
+static bool receive_ring(struct transport *transport, uint64_t now_us, unsigned *budget, struct message *ret_message)
 {
 	bool is_whole = false;
-	while (*budget > 0 && receive_parts(transport, transport->router, true, &is_whole)) {
+	for (size_t idle = 0; *budget > 0 && idle < transport->router_count;) {
+		transport->origin = transport->routers[transport->turn];
+		transport->turn = (transport->turn + 1) % transport->router_count;
+		if (!receive_parts(transport, transport->origin, true, &is_whole)) {
+			idle++;
+			continue;
+		}
+		idle = 0;
 		--*budget;
 		if (accept_ring(transport, now_us, is_whole, ret_message))
 			return true;
 	}
+	return false;
+}
+
+bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *budget, struct message *ret_message)
+{
+	if (receive_ring(transport, now_us, budget, ret_message))
+		return true;
 	for (size_t i = 0; i < transport->neighbour_count; i++)
 		if (receive_refusal(transport, &transport->neighbours[i], budget, ret_message))
 			return true;
@@ -440,7 +476,7 @@ bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *b
 
 size_t transport_evict(struct transport *transport)
 {
-	int kept[2 * KNOWN_MAX];
+	int kept[TRANSPORT_NEIGHBOURS_MAX * KNOWN_MAX];
 	size_t kept_count = 0;
 	for (size_t i = 0; i < transport->neighbour_count; i++)
 		for (size_t j = 0; j < KNOWN_MAX; j++)
@@ -453,12 +489,13 @@ size_t transport_evict(struct transport *transport)
 
 void transport_wait(struct transport *transport, struct transport_source *sources, size_t count, long timeout_ms)
 {
-	zmq_pollitem_t items[SOURCES_MAX + 3];
+	zmq_pollitem_t items[SOURCES_MAX + TRANSPORT_LISTENERS_MAX + TRANSPORT_NEIGHBOURS_MAX];
 	size_t used = 0;
 	CHECK(count <= SOURCES_MAX);
 	for (size_t i = 0; i < count; i++)
 		items[used++] = (zmq_pollitem_t){.socket = sources[i].socket, .fd = sources[i].fd, .events = ZMQ_POLLIN};
-	items[used++] = (zmq_pollitem_t){.socket = transport->router, .events = ZMQ_POLLIN};
+	for (size_t i = 0; i < transport->router_count; i++)
+		items[used++] = (zmq_pollitem_t){.socket = transport->routers[i], .events = ZMQ_POLLIN};
 	for (size_t i = 0; i < transport->neighbour_count; i++)
 		items[used++] = (zmq_pollitem_t){.socket = transport->neighbours[i].socket, .events = ZMQ_POLLIN};
 	/* Interrupted by a signal, or a descriptor gone bad: the turn's own reads find out. */

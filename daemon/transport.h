@@ -1,13 +1,14 @@
 #ifndef EDIT_DAEMON_TRANSPORT_H
 #define EDIT_DAEMON_TRANSPORT_H
 
-/* The ring's sockets. One ROUTER listens and only receives; one DEALER per neighbour connects and only sends, so
- * nothing is ever dropped behind our back: a full DEALER says so, and the core sends again. The one exception: a
- * REFUSE goes back through the ROUTER to whoever said hello, and comes in through the DEALER.
+/* The sockets of the ring, or of the two rings of a mesh; ranks are those of all members. A ROUTER listens and only
+ * receives, a second one at another address if there is one; one DEALER per neighbour connects and only sends, so nothing
+ * is ever dropped behind our back: a full DEALER says so, and the core sends again. The one exception: a REFUSE goes back
+ * through the ROUTER to whoever said hello, and comes in through the DEALER.
  *
- * A DEALER's routing id is rank and incarnation; frames of a routing id that has not said the hello of a neighbour
- * are counted and dropped, and what strangers may cost is bounded. Owns the ZeroMQ context. Never blocks, except
- * in transport_wait. */
+ * A DEALER's routing id is rank and incarnation, and in a mesh the rank that is meant: a hello meant for another member is
+ * refused. Frames of a routing id that has not said the hello of a neighbour are counted and dropped, and what strangers
+ * may cost is bounded. Owns the ZeroMQ context. Never blocks, except in transport_wait. */
 
 #include <sys/types.h>
 
@@ -15,11 +16,21 @@
 
 struct transport;
 
+enum { TRANSPORT_NEIGHBOURS_MAX = 4, TRANSPORT_LISTENERS_MAX = 2 };
+
+struct transport_neighbour {
+	uint32_t rank;                   /* below member_count, not the own one, each once */
+	const char *address;             /* tcp://host:port to connect to; must outlive the transport */
+};
+
 struct transport_config {
 	const char *listen;              /* tcp://address:port */
+	const char *shard_listen;        /* another one, whose frames are treated alike; NULL: none */
 	uint32_t rank, member_count;
-	const char *const *names;        /* [member_count]; both lists must outlive the transport */
-	const char *const *addresses;    /* [member_count] tcp://host:port */
+	const char *const *names;        /* [member_count]; must outlive the transport */
+	struct transport_neighbour neighbours[TRANSPORT_NEIGHBOURS_MAX];
+	size_t neighbour_count;
+	bool is_mesh;                    /* say in routing ids whom they are meant for */
 	uint64_t incarnation;
 };
 
@@ -40,7 +51,7 @@ void transport_close(struct transport *transport);
 void *transport_context(struct transport *transport);
 
 /* Sends message to member `to`, a neighbour; a chunk's payload is not copied and must stay in place until
- * acknowledged. A REFUSE goes to the sender of the message that transport_receive gave last. False: not sent (no
+ * acknowledged. A REFUSE goes to the sender of the message that transport_receive gave last, where that came in. False: not sent (no
  * connection, or its queue is full). */
 bool transport_send(struct transport *transport, uint32_t to, const struct message *message);
 
