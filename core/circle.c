@@ -73,6 +73,9 @@ static void send_heartbeat(struct circle *circle, const struct neighbour *to, st
 	heartbeat->round = circle->round;
 	heartbeat->waiting_for_worker = circle->waiting_for_worker;
 	heartbeat->suspect_count = view_suspects(&circle->view, to, heartbeat->suspects);
+	heartbeat->collectives = circle->collectives;
+	if (to == view_side(&circle->view, VIEW_LEFT))
+		circle->told_collectives = circle->collectives;
 	if (to == view_side(&circle->view, VIEW_LEFT))
 		link_report(&circle->link, &heartbeat->received, &heartbeat->resend);
 	circle_send(circle, to->rank, &message, actions);
@@ -168,6 +171,7 @@ static void take_refuse(struct circle *circle, uint32_t from, const struct messa
 /* true: the right neighbour has taken frames. */
 static bool take_heartbeat(struct circle *circle, struct neighbour *from, const struct heartbeat *heartbeat, uint64_t now_us)
 {
+	from->collectives = u64_max(from->collectives, heartbeat->collectives);
 	from->suspect_count = 0;
 	for (uint32_t i = 0; i < heartbeat->suspect_count; i++)
 		if (heartbeat->suspects[i] < circle->view.count && from->suspect_count < SUSPECT_COUNT_MAX)
@@ -223,7 +227,8 @@ void circle_watch(struct circle *circle, uint64_t now_us, struct actions *action
 							    .a = (now_us - side->heard_us) / 1000});
 		if (hello_is_due && (side->incarnation == 0 || !side->accepts_us || side->down))
 			send_hello(circle, side, actions);
-		bool must_report = side == view_side(view, VIEW_LEFT) && link_must_report(&circle->link, now_us);
+		bool must_report = side == view_side(view, VIEW_LEFT) &&
+				   (link_must_report(&circle->link, now_us) || circle->told_collectives < circle->collectives);
 		if (side->incarnation != 0 && (heartbeat_is_due || must_report))
 			send_heartbeat(circle, side, actions);
 		if (side->incarnation != 0 && !side->down)

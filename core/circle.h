@@ -22,6 +22,7 @@ struct circle {
 	/* what the next heartbeat says */
 	uint64_t round;
 	bool waiting_for_worker;
+	uint64_t collectives, told_collectives; /* begun here; of which the left neighbour has been told */
 };
 
 struct circle_config {

@@ -82,6 +82,7 @@ struct heartbeat {
 	uint64_t received;         /* ring stream frames taken in order from the receiver of this heartbeat (if it is left) */
 	bool resend;               /* a gap was seen: send again from `received` */
 	bool waiting_for_worker;   /* the sender's worker has not offered the round in progress */
+	uint64_t collectives;      /* inside a replica: begun by the sender since it started */
 	uint32_t suspect_count;
 	uint32_t suspects[SUSPECT_COUNT_MAX]; /* ranks known to be down, on the sender's other side */
 };
@@ -133,6 +134,7 @@ enum scalar_kind {
 	SCALAR_ROUND, /* number: a round; layer_index 0: whether the worker has offered, and what */
 	SCALAR_NORM,  /* number: a round: value: sum of squares of what the node brings for its piece of the layer */
 	SCALAR_MEAN,  /* number: a round: value: sum of squares of the mean of its piece */
+	SCALAR_STEP,  /* number: of the sum: value, and in `final` whether the worker is to offer; layer_index 0 */
 	SCALAR_KIND_COUNT
 };
 
@@ -144,7 +146,7 @@ struct scalar {
 	double value;
 	uint64_t word;     /* NORM of layer 0: digest of the changes that may be taken after this round */
 	enum verdict verdict; /* NORM: what is certain without a detector; ROUND: ACCEPTED or LATE */
-	bool final, realign;  /* ROUND: of the offer */
+	bool final, realign;  /* ROUND: of the offer; STEP: see there */
 };
 
 enum change_kind {
@@ -160,7 +162,8 @@ struct change {
 	enum change_kind kind;
 	uint32_t setting; /* CHANGE_SET: enum ring_setting */
 	double value;
-	uint64_t at_round; /* 0: as soon as all hold it; otherwise take it up after exactly this round, or drop it */
+	uint64_t at_round; /* 0: as soon as all hold it; otherwise take it up after exactly this round, or drop it. RESUME: the
+			    * round after which the pause was agreed */
 };
 
 struct message {
@@ -195,6 +198,8 @@ enum event_kind {
 	EVENT_WANT,     /* the worker waits for a layer that is not published yet (told once per layer and round) */
 	EVENT_HASHED,   /* answer to ACTION_COMMITTED */
 	EVENT_CHANGE,   /* a command on this node proposes a change (id is made by the node) */
+	EVENT_COLLECT,  /* of a mesh: the worker asks for the next collective of its replica */
+	EVENT_SUM,      /* of a mesh: its part of the next sum over the replica */
 	EVENT_KIND_END
 };
 
@@ -206,6 +211,17 @@ struct offer {
 	bool final;           /* no step will follow; gradients: the step in progress is the last, its parameters are offered next */
 	bool gradients;       /* of the step in progress, layer by layer with EVENT_GRADIENT; theta stays with the worker */
 	bool realign;         /* gradients: a worker died in the middle of a step, theta may differ from that of the others */
+};
+
+enum collective_kind { COLLECTIVE_GATHER = 1, COLLECTIVE_REDUCE };
+
+/* All nodes of a replica call the same in the same order. */
+struct collective_call {
+	enum collective_kind kind;
+	uint32_t layer_index;
+	float *numbers; /* [size] GATHER: theta of the whole layer at the end. REDUCE: this node's gradient of the whole layer; at the
+			 * end the own piece holds the mean, the rest is anything */
+	size_t size;    /* elements of the whole layer */
 };
 
 struct event {
@@ -224,6 +240,11 @@ struct event {
 			uint64_t hash;
 		} hashed;
 		struct change change;
+		struct collective_call collective;
+		struct {
+			double value;
+			bool wants_offer; /* this node's worker is to offer at the end of the step */
+		} sum;
 	};
 };
 
@@ -243,6 +264,8 @@ enum action_kind {
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
+	ACTION_COLLECTED,  /* collective `number` (counted from 1 since the start) is done, the worker may have its numbers */
+	ACTION_SUMMED,     /* sum `number` is known: value, and whether any node's worker is to offer */
 	ACTION_NOTE        /* something worth telling a person */
 };
 
@@ -291,7 +314,9 @@ struct action {
 	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
 	uint64_t round;       /* ACTION_COMMITTED, ACTION_PUBLISH, ACTION_CHECKPOINT */
 	bool gradients;       /* ACTION_SCHEDULE */
-	uint64_t number;      /* ACTION_SCHEDULE: steps */
+	uint64_t number;      /* ACTION_SCHEDULE: steps; ACTION_COLLECTED, ACTION_SUMMED */
+	double value;         /* ACTION_SUMMED */
+	bool wants_offer;     /* the same */
 	union {
 		struct message message;
 		struct note note;

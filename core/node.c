@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/circle.h"
+#include "core/collective.h"
 #include "core/node.h"
 #include "core/part.h"
 #include "core/round.h"
@@ -18,6 +19,7 @@ struct node {
 	struct node_config config;
 	struct circle circles[CIRCLE_COUNT];
 	struct sync sync;
+	struct collectives collectives;
 	bool begun;              /* the first event has come */
 	bool complete;           /* so are all rings that this node is in */
 	uint64_t now_us;         /* of the last event */
@@ -73,7 +75,7 @@ static struct circle_config circle_config_of(const struct node_config *config, i
 size_t node_size(const struct node_config *config)
 {
 	struct sync_config sync = sync_config_of(config);
-	size_t bytes = round_up(sizeof(struct node)) + sync_size(&sync);
+	size_t bytes = round_up(sizeof(struct node)) + sync_size(&sync) + round_up(collectives_size(shards_of(config)));
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
 		struct circle_config circle = circle_config_of(config, which);
 		bytes += circle_size(&circle);
@@ -100,6 +102,8 @@ struct node *node_init(void *block, const struct node_config *config)
 	}
 	struct sync_config sync = sync_config_of(config);
 	sync_init(&node->sync, rest, &sync, &node->circles[RING].link, &node->circles[ROW].link);
+	rest += sync_size(&sync);
+	collectives_init(&node->collectives, rest, config->column, shards_of(config), config->layers, &node->circles[ROW].link);
 	part_init(&node->sync);
 	return node;
 }
@@ -110,6 +114,15 @@ static size_t window_bytes(const struct node *node)
 {
 	size_t bytes = (size_t)node->sync.settings.value[WIRE_WINDOW];
 	return node->config.window_max_bytes == 0 ? bytes : size_min(bytes, node->config.window_max_bytes);
+}
+
+static bool next_chunk(struct node *node, int which, struct frame *ret_chunk)
+{
+	size_t chunk_bytes = (size_t)node->sync.settings.value[WIRE_CHUNK];
+	if (which == RING)
+		return round_next_chunk(&node->sync, window_bytes(node), ret_chunk);
+	const struct neighbour *right = view_side(&node->circles[ROW].view, VIEW_RIGHT);
+	return collectives_next_chunk(&node->collectives, right->collectives, chunk_bytes, window_bytes(node), ret_chunk);
 }
 
 /* Sends what the stream has room for: first what must be sent again, then small frames, then chunks. */
@@ -128,13 +141,16 @@ static void pump(struct node *node, int which, struct actions *actions)
 		struct frame chunk;
 		if (frame != NULL) {
 			struct message message;
-			sync_message(&node->sync, frame, &message);
+			if (which == ROW && frame->kind == MESSAGE_CHUNK)
+				collectives_message(&node->collectives, frame, &message);
+			else
+				sync_message(&node->sync, frame, &message);
 			message.sequence = sequence;
 			circle_send(circle, right, &message, actions);
 			sent++;
 		} else if (link_launch_waiting(link, window_bytes(node), node->now_us)) {
 			continue;
-		} else if (which == RING && round_next_chunk(&node->sync, window_bytes(node), &chunk)) {
+		} else if (next_chunk(node, which, &chunk)) {
 			link_launch(link, &chunk, node->now_us);
 		} else {
 			break;
@@ -152,6 +168,7 @@ static void tell_circles(struct node *node)
 		node->circles[which].round = node->sync.round;
 		node->circles[which].waiting_for_worker = !node->sync.offered && !node->sync.waiting;
 	}
+	node->circles[ROW].collectives = node->collectives.begun;
 }
 
 /* One of the rings has just become complete: with the last of them the run begins. */
@@ -178,6 +195,8 @@ static int take_in_order(struct node *node, int which, const struct message *mes
 	}
 	if (message->kind == MESSAGE_CHANGE)
 		return sync_change(sync, &message->change, which == ROW, actions);
+	if (which == ROW && message->kind == MESSAGE_CHUNK)
+		return collectives_chunk(&node->collectives, &message->chunk, message->payload, node->now_us);
 	if (which == ROW)
 		return message->kind == MESSAGE_SCALAR ? sync_scalar(sync, &message->scalar, node->now_us) : EDIT_ERROR_MALFORMED;
 	switch (message->kind) {
@@ -283,6 +302,8 @@ static void take_event(struct node *node, const struct event *event, struct acti
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;
 	}
+	case EVENT_COLLECT: CHECK(collectives_ask(&node->collectives, &event->collective) == 0); break;
+	case EVENT_SUM: sync_sum(sync, event->sum.value, event->sum.wants_offer); break;
 	default: CHECK(false); /* an event */
 	}
 }
@@ -306,8 +327,11 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 	for (int which = 0; which < CIRCLE_COUNT; which++)
 		if (circle_join(&node->circles[which]) && !node->complete)
 			complete(node, actions);
-	if (node->complete)
+	if (node->complete) {
 		round_advance(&node->sync, node->now_us, actions);
+		collectives_advance(&node->collectives, node->now_us, actions);
+		sync_advance_sum(&node->sync, node->now_us, actions);
+	}
 	tell_circles(node);
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
 		pump(node, which, actions);

@@ -95,8 +95,10 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->begin_bytes = sync->link->sent_bytes;
 	sync->next_return = 0;
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
-		sync->state[i].phase = offer->gradients ? LAYER_WORKER : LAYER_OFFERED;
-		sync->state[i].absent = false;
+		struct sync_layer *layer = &sync->state[i];
+		layer->phase = offer->gradients && !layer->early ? LAYER_WORKER : LAYER_OFFERED;
+		layer->absent = layer->early && layer->early_absent;
+		layer->early = false;
 	}
 }
 
@@ -170,6 +172,11 @@ int part_gradient(struct sync *sync, uint32_t layer_index, bool absent)
 {
 	CHECK(layer_index < sync->layer_count);
 	struct sync_layer *layer = &sync->state[layer_index];
+	if (!sync->offered && sync->waiting && sync->waiting_offer.gradients && !layer->early) {
+		layer->early = true;
+		layer->early_absent = absent;
+		return 0;
+	}
 	if (!sync->offered || !sync->gradients || layer->phase != LAYER_WORKER || layer->round != sync->round)
 		return EDIT_ERROR_INVALID;
 	layer->phase = LAYER_OFFERED;

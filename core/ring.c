@@ -60,15 +60,24 @@ static void finish_own_shard(struct ring_pass *pass)
 	pass->square[pass->rank] = vec_square_sum(pass->buffer + begin, pass->reduced[pass->rank]);
 }
 
-void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight)
+static void reset(struct ring_pass *pass, enum ring_way way, float *buffer, size_t size, float weight)
 {
 	memset(pass->reduced, 0, ring_pass_size(pass->count));
+	pass->way = way;
 	pass->buffer = buffer;
 	pass->size = size;
 	pass->weight = weight;
 	pass->finished = 0;
 	pass->queue_head = 0;
 	pass->queue_length = 0;
+}
+
+/* The shard that no partial sum comes in for begins here. */
+static void begin_first(struct ring_pass *pass)
+{
+	float *buffer = pass->buffer;
+	const size_t size = pass->size;
+	const float weight = pass->weight;
 	uint32_t first = ring_left(pass->rank, pass->count);
 	size_t begin = ring_shard_begin(size, pass->count, first);
 	size_t length = ring_shard_size(size, pass->count, first);
@@ -81,6 +90,27 @@ void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float w
 	} else if (length > 0) {
 		announce(pass, PHASE_REDUCE, first);
 	}
+}
+
+void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight)
+{
+	reset(pass, RING_ALL_REDUCE, buffer, size, weight);
+	begin_first(pass);
+}
+
+void ring_pass_begin_reduce(struct ring_pass *pass, float *buffer, size_t size, float weight)
+{
+	reset(pass, RING_REDUCE_SCATTER, buffer, size, weight);
+	begin_first(pass);
+}
+
+void ring_pass_begin_gather(struct ring_pass *pass, float *buffer, size_t size)
+{
+	reset(pass, RING_ALL_GATHER, buffer, size, 0);
+	size_t length = ring_shard_size(size, pass->count, pass->rank);
+	pass->gathered[pass->rank] = pass->finished = length;
+	if (length > 0 && pass->count > 1)
+		announce(pass, PHASE_GATHER, pass->rank);
 }
 
 /* Where the next chunk of this shard from the left must begin, counted from the begin of the shard; SIZE_MAX: none can come. */
@@ -101,6 +131,8 @@ static void accept_reduce(struct ring_pass *pass, const struct chunk *chunk, con
 	}
 	pass->gathered[chunk->shard] += chunk->count;
 	pass->finished += chunk->count;
+	if (pass->way == RING_REDUCE_SCATTER)
+		return;
 	if (pass->reduced[chunk->shard] == length)
 		finish_own_shard(pass);
 	announce(pass, PHASE_GATHER, chunk->shard);
@@ -119,6 +151,8 @@ static void accept_gather(struct ring_pass *pass, const struct chunk *chunk, con
 int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const void *payload)
 {
 	if (chunk->shard >= pass->count || chunk->count == 0 || pass->count == 1)
+		return EDIT_ERROR_MALFORMED;
+	if (chunk->phase == (pass->way == RING_REDUCE_SCATTER ? PHASE_GATHER : PHASE_REDUCE) && pass->way != RING_ALL_REDUCE)
 		return EDIT_ERROR_MALFORMED;
 	size_t begin = ring_shard_begin(pass->size, pass->count, chunk->shard);
 	size_t length = ring_shard_size(pass->size, pass->count, chunk->shard);
@@ -162,7 +196,8 @@ void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk 
 
 bool ring_pass_is_done(const struct ring_pass *pass)
 {
-	return pass->finished == pass->size;
+	size_t wanted = pass->way == RING_REDUCE_SCATTER ? ring_shard_size(pass->size, pass->count, pass->rank) : pass->size;
+	return pass->finished == wanted;
 }
 
 double ring_pass_square_norm(const struct ring_pass *pass)

@@ -11,8 +11,12 @@
 
 #include "core/event.h"
 
+/* Both halves, or one: reduce-scatter leaves each member its own shard of the sum; all-gather begins with own shards. */
+enum ring_way { RING_ALL_REDUCE, RING_REDUCE_SCATTER, RING_ALL_GATHER };
+
 struct ring_pass {
 	uint32_t rank, count; /* of the members */
+	enum ring_way way;
 	float weight;         /* own weight in the mean */
 	float *buffer;        /* [size], owned by the caller */
 	size_t size;
@@ -41,6 +45,10 @@ size_t ring_pass_size(uint32_t count);
 void ring_pass_init(struct ring_pass *pass, void *block, uint32_t rank, uint32_t count);
 /* Starts the pass: buffer holds the own pseudo-gradient, unscaled. A weight of 0 adds nothing, whatever buffer holds. */
 void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight);
+/* Reduce-scatter alone: done when the own shard of buffer holds the sum over all, each times weight; the rest of buffer is anything. */
+void ring_pass_begin_reduce(struct ring_pass *pass, float *buffer, size_t size, float weight);
+/* All-gather alone: the own shard of buffer is in its place; done when all are. */
+void ring_pass_begin_gather(struct ring_pass *pass, float *buffer, size_t size);
 /* Takes a chunk from the left neighbour; payload: 4 x chunk->count bytes at any alignment. EDIT_ERROR_MALFORMED, and nothing
  * changed, if it is not the next one of its shard. */
 int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const void *payload);
@@ -49,7 +57,7 @@ bool ring_pass_has_chunk(const struct ring_pass *pass);
 /* Takes the next chunk for the right neighbour, at most chunk_elements long; fills phase, shard, offset, count and
  * square_norm. Only if ring_pass_has_chunk. */
 void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk *ret_chunk);
-/* Is the whole mean in the buffer? */
+/* Is what the pass is for in the buffer: the whole mean, or the own shard of the sum? */
 bool ring_pass_is_done(const struct ring_pass *pass);
 /* Sum of squares of the mean, shards added in rank order: equal bits on all members. Only when done. */
 double ring_pass_square_norm(const struct ring_pass *pass);

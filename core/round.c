@@ -103,9 +103,13 @@ static void take(struct sync *sync, const struct change *change, struct actions 
 	switch (change->kind) {
 	case CHANGE_SET: set(sync, (enum ring_setting)change->setting, change->value); break;
 	case CHANGE_PAUSE:
-		if (!sync->paused)
-			actions_add(actions, ACTION_PAUSE);
-		sync->paused = true;
+		if (sync->pause_round > sync->round)
+			break; /* agreed twice */
+		sync->pause_round = sync->round + 1;
+		sync->paused = sync->resume_round <= sync->round;
+		actions_add(actions, ACTION_PAUSE);
+		if (!sync->paused) /* ended already, see resume */
+			actions_add(actions, ACTION_RESUME);
 		break;
 	case CHANGE_CHECKPOINT: sync->checkpoint_due = true; break;
 	default: CHECK(false); /* a change that waits for a round */

@@ -144,9 +144,12 @@ static int push_change(struct sync *sync, const struct change *change)
 
 static void resume(struct sync *sync, const struct change *change, struct actions *actions)
 {
-	if (sync->paused)
+	/* In a mesh it may overtake the agreement on the pause that it ends: then that one ends as it begins. */
+	sync->resume_round = u64_max(sync->resume_round, change->at_round);
+	if (sync->paused && sync->pause_round <= sync->resume_round) {
 		actions_add(actions, ACTION_RESUME);
-	sync->paused = false;
+		sync->paused = false;
+	}
 	actions_note(actions, (struct note){.code = NOTE_CHANGE_TAKEN, .peer = proposal_origin(change),
 					    .round = sync->round, .a = change->id});
 }
@@ -163,6 +166,8 @@ int sync_propose(struct sync *sync, struct change *change, struct actions *actio
 		return EDIT_ERROR_REFUSED;
 	if (change->kind == CHANGE_PAUSE && sync->paused && change->at_round == 0)
 		return EDIT_ERROR_REFUSED; /* no round comes that it could take effect after */
+	if (change->kind == CHANGE_RESUME)
+		change->at_round = sync->pause_round;
 	change->id = proposals_next_id(&sync->proposals);
 	int error = change->kind == CHANGE_RESUME ? 0 : proposals_propose(&sync->proposals, change);
 	if (error != 0)
@@ -205,11 +210,37 @@ int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us)
 {
 	if (scalar->layer_index >= sync->layer_count)
 		return EDIT_ERROR_MALFORMED;
-	uint64_t round = scalar->kind == SCALAR_ROUND ? sync->round : sync->state[scalar->layer_index].round;
-	int error = row_take(&sync->row, scalar, round + 1, now_us);
+	uint64_t number = sync->state[scalar->layer_index].round + 1;
+	if (scalar->kind == SCALAR_ROUND)
+		number = in_progress(sync);
+	else if (scalar->kind == SCALAR_STEP)
+		number = sync->sums;
+	int error = row_take(&sync->row, scalar, number, now_us);
 	if (error == 0)
 		sync->progress_us = now_us;
 	return error;
+}
+
+void sync_sum(struct sync *sync, double value, bool wants_offer)
+{
+	CHECK(sync->summed == sync->sums);
+	sync->sum = (struct scalar){.kind = SCALAR_STEP, .number = ++sync->sums, .value = value, .final = wants_offer};
+}
+
+void sync_advance_sum(struct sync *sync, uint64_t now_us, struct actions *actions)
+{
+	const struct row *row = &sync->row;
+	if (sync->summed == sync->sums)
+		return;
+	if (!row_has_told(row, SCALAR_STEP, 0, sync->sums))
+		row_tell(&sync->row, &sync->sum, now_us);
+	if (!row_is_whole(row, SCALAR_STEP, 0, sync->sums))
+		return;
+	struct action *action = actions_add(actions, ACTION_SUMMED);
+	action->number = sync->summed = sync->sums;
+	action->value = row_sum(row, SCALAR_STEP, 0, sync->sums);
+	for (uint32_t column = 0; column < row->count; column++)
+		action->wants_offer |= row_at(row, SCALAR_STEP, 0, sync->sums, column)->final;
 }
 
 /* ---- Looking ---- */

@@ -25,6 +25,7 @@ struct sync_layer {
 	uint32_t buffer;              /* index, NO_BUFFER if none */
 	uint32_t record_count[2];     /* of the round with this parity */
 	bool absent;                  /* brings nothing to the round in progress */
+	bool early, early_absent;     /* its gradient was handed over, or is absent, while the offer waited */
 	bool rejected;                /* was left out of the last round that the worker took part in */
 	bool hash_due;                /* the driver has not told the last commit's hash */
 	uint32_t accepted;            /* of the last scalars */
@@ -69,11 +70,14 @@ struct sync {
 	const struct layer *layers;
 	struct link *link;
 	struct row row;               /* with the other nodes of the replica */
+	uint64_t sums, summed;        /* over the replica: asked for; known */
+	struct scalar sum;            /* own part of the last one asked for */
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
 	bool offered;                 /* the round in progress has begun here: with the own worker's offer, or late without */
 	bool finished, paused;
+	uint64_t pause_round, resume_round; /* after which the last pause was agreed; the latest one that was ended */
 
 	/* core/part.h: the round in progress */
 	bool late;                    /* goes on without the own worker */
@@ -134,6 +138,10 @@ int sync_confirm(struct sync *sync, const struct confirm *confirm, struct action
 int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us);
 /* from_row: it came along the replica's ring. */
 int sync_change(struct sync *sync, const struct change *change, bool from_row, struct actions *actions);
+/* The own part of the next sum over the replica. */
+void sync_sum(struct sync *sync, double value, bool wants_offer);
+/* Once all rings are complete: tells the others the own part, and the driver the sum when it is known. */
+void sync_advance_sum(struct sync *sync, uint64_t now_us, struct actions *actions);
 /* Hash of a layer just committed. */
 void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions);
 /* Proposes a change (id is set). Errors: RANGE, INVALID (kind), BUSY, REFUSED (the round has passed; nothing to

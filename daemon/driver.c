@@ -266,6 +266,8 @@ static void act(struct driver *driver, const struct action *action)
 		atomic_store(&header->paused, action->kind == ACTION_PAUSE);
 		driver->must_ring = true;
 		break;
+	case ACTION_COLLECTED:
+	case ACTION_SUMMED: break;
 	case ACTION_CHECKPOINT: begin_checkpoint(driver, action->round); break;
 	case ACTION_NOTE: take_note(driver, &action->note); break;
 	}

@@ -77,6 +77,7 @@ static void heartbeat_fill(const struct heartbeat *heartbeat, Edit__Peer__Heartb
 	wire->received = heartbeat->received;
 	wire->resend = heartbeat->resend;
 	wire->waiting_for_worker = heartbeat->waiting_for_worker;
+	wire->collectives = heartbeat->collectives;
 	wire->suspects = (uint32_t *)heartbeat->suspects;
 	wire->n_suspects = heartbeat->suspect_count;
 }
@@ -264,11 +265,13 @@ static const char *take_heartbeat(const Edit__Peer__Heartbeat *wire, struct hear
 {
 	DEMAND(is_number(wire->round), "heartbeat.round");
 	DEMAND(is_number(wire->received), "heartbeat.received");
+	DEMAND(is_number(wire->collectives), "heartbeat.collectives");
 	DEMAND(wire->n_suspects <= SUSPECT_COUNT_MAX, "heartbeat.suspects");
 	*heartbeat = (struct heartbeat){.round = wire->round,
 					.received = wire->received,
 					.resend = wire->resend,
 					.waiting_for_worker = wire->waiting_for_worker,
+					.collectives = wire->collectives,
 					.suspect_count = (uint32_t)wire->n_suspects};
 	for (size_t i = 0; i < wire->n_suspects; i++) {
 		DEMAND(wire->suspects[i] < MEMBER_COUNT_MAX, "heartbeat.suspects");

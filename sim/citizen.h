@@ -1,28 +1,50 @@
 #ifndef EDIT_SIM_CITIZEN_H
 #define EDIT_SIM_CITIZEN_H
 
-/* One member of a world: its node, its memory, its worker and its roads. Owns all of it. */
+/* One member of a world: its node and its roads; and a replica: the memory and the worker of all members that share one copy of the
+ * model, so that what they hold together is there to be looked at. Without a mesh a replica is one member's. */
 
 #include "sim/setup.h"
+
+/* A member's roads, by the neighbour that they lead to: in its ring, and inside its replica. */
+enum road_end { ROAD_LEFT, ROAD_RIGHT, ROAD_ROW_LEFT, ROAD_ROW_RIGHT, ROAD_COUNT };
+
+struct replica {
+	float *numbers;        /* of all layers */
+	struct layer *layers;  /* [layer_count] whole */
+	uint32_t *committed, *published; /* [layer_count] members that have, of the round under way */
+	struct trainee trainee;
+	uint64_t work_us;      /* the earliest entry in the heap; UINT64_MAX: none */
+	uint32_t paused;       /* members that hold it */
+};
 
 struct citizen {
 	struct node *node;
 	void *block;           /* of the node */
-	float *numbers;        /* of all layers */
-	struct layer *layers;  /* [layer_count] */
-	struct trainee trainee;
-	struct road roads[2];  /* to the left, to the right neighbour */
-	uint64_t tick_us, work_us; /* the earliest entry in the heap; UINT64_MAX: none */
+	struct layer *layers;  /* [layer_count] its pieces of the replica's */
+	struct road roads[ROAD_COUNT];
+	uint64_t tick_us;      /* the earliest entry in the heap; UINT64_MAX: none */
+	uint64_t told_us;      /* when the last of what the worker tells arrives */
 	uint64_t deadline_us;
-	uint64_t taken_from_left; /* frames below have arrived once */
+	uint64_t taken_from_left[2]; /* in its ring, inside its replica: frames below have arrived once */
 	uint64_t incarnation;
 	uint32_t life;         /* how often it has come back */
 	bool crashed, finished, stall_noted;
 };
 
-/* Makes a member. node: all but layers and settings, which come from the setup; its pointers must outlive the member. */
+/* Makes the memory of a replica. */
+void replica_init(struct replica *replica, const struct setup *setup, const struct world_config *config);
+/* Gives it a worker; node: any of its members' own. */
+void replica_employ(struct replica *replica, const struct setup *setup, const struct world_config *config,
+		    const struct node *node, struct dice *dice);
+/* Releases it. */
+void replica_fini(struct replica *replica);
+
+/* Makes a member of a replica. node: all but layers and settings, which come from the setup; its pointers must outlive the member. */
 void citizen_init(struct citizen *member, const struct setup *setup, const struct world_config *config,
-		 const struct node_config *node, struct dice *dice);
+		  const struct replica *replica, const struct node_config *node);
+/* Draws the roads. */
+void citizen_connect(struct citizen *member, const struct setup *setup, const struct world_config *config, struct dice *dice);
 /* Releases it. */
 void citizen_fini(struct citizen *member);
 

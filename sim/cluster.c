@@ -223,6 +223,8 @@ static void carry_out(struct cluster *cluster, uint32_t rank, const struct actio
 	case ACTION_NOTE: read_note(cluster, rank, &action->note); break;
 	case ACTION_PAUSE:
 	case ACTION_RESUME:
+	case ACTION_COLLECTED:
+	case ACTION_SUMMED:
 	case ACTION_CHECKPOINT: break; /* nobody proposes a change here */
 	}
 }

@@ -1,5 +1,7 @@
 /* See the header. */
 
+#include <string.h>
+
 #include "sim/mishap.h"
 
 void mishap_plan(struct world *world)
@@ -7,9 +9,9 @@ void mishap_plan(struct world *world)
 	const struct world_config *config = world->config;
 	struct dice *dice = &world->dice;
 	const uint64_t span_us = world->setup.span_us;
-	uint32_t rank = (uint32_t)dice_between(dice, 0, config->peers - 1);
-	world->crashed_rank = config->peers;
-	if (config->faults & (FAULT_CRASH | FAULT_RESTART) && config->peers > 1) {
+	uint32_t rank = (uint32_t)dice_between(dice, 0, world->count - 1);
+	world->crashed_rank = world->count;
+	if (config->faults & (FAULT_CRASH | FAULT_RESTART) && world->count > 1) {
 		uint64_t back_us = config->faults & FAULT_CRASH ? 0 : dice_magnitude(dice, 1000, 20 * SECOND);
 		/* Half of them early, while members are still finding each other. */
 		uint64_t at_us = dice_between(dice, 0, dice_chance(dice, 0.5) ? 3 * SECOND : span_us);
@@ -19,10 +21,10 @@ void mishap_plan(struct world *world)
 	for (uint64_t count = config->faults & FAULT_CUT ? dice_between(dice, 1, 4) : 0; count > 0; count--)
 		heap_push(&world->heap, (struct heap_entry){
 			.time_us = dice_between(dice, 0, span_us), .kind = HAPPENS_CUT,
-			.rank = (uint32_t)dice_between(dice, 0, config->peers - 1),
-			.item = (uint32_t)dice_between(dice, 1, 3), .number = dice_magnitude(dice, 10000, 30 * SECOND)});
+			.rank = (uint32_t)dice_between(dice, 0, world->count - 1),
+			.item = (uint32_t)dice_between(dice, 1, world->config->shards > 1 ? 7 : 3), .number = dice_magnitude(dice, 10000, 30 * SECOND)});
 	for (uint64_t count = config->faults & FAULT_CHANGE ? dice_between(dice, 1, 6) : 0; count > 0; count--)
-		world_push(world, HAPPENS_CHANGE, (uint32_t)dice_between(dice, 0, config->peers - 1),
+		world_push(world, HAPPENS_CHANGE, (uint32_t)dice_between(dice, 0, world->count - 1),
 			   dice_between(dice, SECOND, SECOND + span_us), NULL);
 }
 
@@ -40,25 +42,30 @@ void mishap_crash(struct world *world, const struct heap_entry *entry)
 void mishap_restart(struct world *world, uint32_t rank)
 {
 	struct citizen *member = &world->members[rank];
-	struct road roads[2] = {member->roads[0], member->roads[1]};
+	struct road roads[ROAD_COUNT];
+	memcpy(roads, member->roads, sizeof roads);
 	uint32_t life = member->life + 1;
 	struct node_status status;
 	node_status(member->node, world->now_us, &status);
 	citizen_fini(member);
+	replica_fini(world_replica(world, rank));
 	world_start(world, rank, world->now_us);
 	member->life = life;
-	member->roads[0] = roads[0];
-	member->roads[1] = roads[1];
+	memcpy(member->roads, roads, sizeof roads);
 	ledger_restart(world->ledger, rank, member->layers, status.phase != NODE_GATHERING);
 	world_cover(world, COVER_RESTARTS, 1);
 }
 
 void mishap_cut(struct world *world, const struct heap_entry *entry)
 {
-	uint32_t right = world_neighbour(world, entry->rank, true);
-	/* Of two members each is the other's right neighbour: both send on roads[1]. */
-	struct road *there = &world->members[entry->rank].roads[1];
-	struct road *back = &world->members[right].roads[world->config->peers == 2];
+	/* In a mesh every other one inside a replica. Of two members each is the other's right neighbour. */
+	enum road_end end = entry->item & 4 ? ROAD_ROW_RIGHT : ROAD_RIGHT;
+	uint32_t right = world_neighbour(world, entry->rank, end);
+	enum road_end back_end = world_road(world, right, entry->rank);
+	struct road *there = &world->members[entry->rank].roads[end];
+	if (back_end == ROAD_COUNT)
+		return; /* there is none */
+	struct road *back = &world->members[right].roads[back_end];
 	if (entry->item & 1)
 		there->cut_until_us = u64_max(there->cut_until_us, world->now_us + entry->number);
 	if (entry->item & 2)
@@ -75,13 +82,20 @@ static bool is_at_rest(const struct world *world, uint32_t rank)
 	if (member->crashed || member->finished)
 		return true;
 	node_status(member->node, world->now_us, &status);
+	if (world->config->shards > 1) {
+		/* Each says whom it waits for itself: the dead one, or somebody who waits in turn. */
+		bool is_mate = rank / world->config->shards == world->crashed_rank / world->config->shards;
+		bool knows_mate = is_mate && status.waiting_for == world->crashed_rank;
+		bool is_stalled = status.stalled_us >= 2 * SILENCE_US && status.waiting_for < world->count;
+		return status.phase == NODE_PAUSED || is_stalled || (status.phase == NODE_TRAINING && knows_mate);
+	}
 	node_peer(member->node, world->crashed_rank, world->now_us, &peer);
 	/* Whoever has let the new life in before it saw the ring complete cannot know that others have not: they say so. */
 	bool is_back = !world->members[world->crashed_rank].crashed;
 	bool knows = is_back ? world->restart_noted :
 			       peer.state == PEER_DOWN && status.waiting_for == world->crashed_rank && member->stall_noted;
 	switch (status.phase) {
-	case NODE_GATHERING: return status.stalled_us >= SILENCE_US && status.waiting_for < world->config->peers;
+	case NODE_GATHERING: return status.stalled_us >= SILENCE_US && status.waiting_for < world->count;
 	case NODE_PAUSED: return is_back || peer.state == PEER_DOWN;
 	case NODE_SYNCING: return knows && status.stalled_us >= 2 * SILENCE_US;
 	default: return false;
@@ -93,7 +107,7 @@ void mishap_look(struct world *world)
 	/* Who comes back before the ring has begun is welcome, so then all must finish. */
 	bool may_stall = world->members[world->crashed_rank].crashed || world->begun_at_crash || world->restart_noted;
 	bool any_stalled = false;
-	for (uint32_t rank = 0; rank < world->config->peers; rank++) {
+	for (uint32_t rank = 0; rank < world->count; rank++) {
 		if (!may_stall || !is_at_rest(world, rank)) {
 			world_push(world, HAPPENS_LOOK, 0, world->now_us + 5 * SECOND, NULL);
 			return;

@@ -12,6 +12,15 @@ void world_config_draw(struct world_config *config)
 	uint64_t size = dice_between(&dice, 0, 9);
 	uint64_t peers = size < 6 ? dice_between(&dice, 1, 6) : size < 9 ? dice_between(&dice, 7, 12) :
 								    dice_between(&dice, 13, 32);
+	/* Of its own dice, so that a ring is drawn as it would be without meshes. */
+	struct dice mesh = {config->seed ^ UINT64_C(0x6d657368)};
+	bool is_mesh = dice_chance(&mesh, 0.2);
+	if (config->shards == 0 && config->peers == 0 && is_mesh) {
+		config->shards = (uint32_t)dice_between(&mesh, 2, dice_chance(&mesh, 0.2) ? 8 : 4);
+		peers = dice_between(&mesh, 1, config->shards > 4 ? 3 : 5);
+	}
+	if (config->shards == 0)
+		config->shards = 1;
 	if (config->peers == 0)
 		config->peers = (uint32_t)peers;
 	bool is_large = config->peers > 12;
@@ -25,6 +34,9 @@ void world_config_draw(struct world_config *config)
 		faults &= ~(unsigned)(FAULT_CRASH | FAULT_RESTART);
 	if (config->faults == UINT_MAX)
 		config->faults = faults;
+	/* Who comes back without its piece, or whose worker dies, stops its whole replica. */
+	if (config->shards > 1)
+		config->faults &= ~(unsigned)(FAULT_RESTART | FAULT_DEATH);
 }
 
 static size_t draw_size(struct dice *dice, size_t chunk, size_t peers)
@@ -95,8 +107,8 @@ void setup_init(struct setup *setup, const struct world_config *config, struct d
 	setup->overtake = config->faults & FAULT_REORDER ? 0.2 * dice_unit(dice) : 0.0;
 	setup->workers_start_at_once = dice_chance(dice, 0.5);
 	uint64_t steps = config->rounds * (uint64_t)setup->settings.value[SYNC_INTERVAL];
-	setup->span_us = 2 * second + steps * setup->step_us + config->rounds * config->peers * setup->latency_us;
-	setup->limit_us = 3600 * second + 100 * setup->span_us + config->rounds * config->layer_count * config->peers * second;
+	setup->span_us = 2 * second + steps * setup->step_us + config->rounds * config->peers * config->shards * setup->latency_us;
+	setup->limit_us = 3600 * second + 100 * setup->span_us + config->rounds * config->layer_count * config->peers * config->shards * second;
 
 	setup->sizes = malloc(config->layer_count * sizeof *setup->sizes);
 	setup->anchors = malloc(config->layer_count * sizeof *setup->anchors);

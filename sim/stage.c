@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/ring.h"
 #include "sim/stage.h"
 
 void world_fail(struct world *world, const char *format, ...)
@@ -28,10 +29,10 @@ void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_
 						    .rank = rank, .data = data});
 }
 
-void world_arm_work(struct world *world, uint32_t rank, uint64_t time_us)
+void world_arm_work(struct world *world, uint32_t replica, uint64_t time_us)
 {
-	heap_arm(&world->heap, &world->members[rank].work_us, world->now_us,
-		 (struct heap_entry){.time_us = time_us, .kind = HAPPENS_WORK, .rank = rank});
+	heap_arm(&world->heap, &world->replicas[replica].work_us, world->now_us,
+		 (struct heap_entry){.time_us = time_us, .kind = HAPPENS_WORK, .rank = replica * world->config->shards});
 }
 
 void world_arm_tick(struct world *world, uint32_t rank)
@@ -41,22 +42,54 @@ void world_arm_tick(struct world *world, uint32_t rank)
 		 (struct heap_entry){.time_us = member->deadline_us, .kind = HAPPENS_TICK, .rank = rank});
 }
 
-uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right)
+uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end end)
 {
-	uint32_t peers = world->config->peers;
-	return (rank + (is_right ? 1 : peers - 1)) % peers;
+	uint32_t peers = world->config->peers, shards = world->config->shards;
+	uint32_t row = rank / shards, column = rank % shards;
+	switch (end) {
+	case ROAD_LEFT: row = ring_left(row, peers); break;
+	case ROAD_RIGHT: row = ring_right(row, peers); break;
+	case ROAD_ROW_LEFT: column = ring_left(column, shards); break;
+	case ROAD_ROW_RIGHT: column = ring_right(column, shards); break;
+	case ROAD_COUNT: break;
+	}
+	return row * shards + column;
+}
+
+enum road_end world_road(const struct world *world, uint32_t rank, uint32_t to)
+{
+	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_LEFT, ROAD_ROW_RIGHT, ROAD_ROW_LEFT};
+	for (size_t i = 0; to != rank && i < sizeof ends / sizeof ends[0]; i++)
+		if (world_neighbour(world, rank, ends[i]) == to)
+			return ends[i];
+	return ROAD_COUNT;
+}
+
+struct replica *world_replica(const struct world *world, uint32_t rank)
+{
+	return &world->replicas[rank / world->config->shards];
 }
 
 void world_start(struct world *world, uint32_t rank, uint64_t start_us)
 {
 	struct citizen *member = &world->members[rank];
+	const struct world_config *config = world->config;
+	const uint32_t row = rank / config->shards, column = rank % config->shards;
+	struct replica *replica = &world->replicas[row];
 	struct node_config node = {
-		.rank = rank, .member_count = world->config->peers, .incarnation = dice_bits(&world->dice) | 1,
-		.names = world->name_list, .facts = world->facts, .fact_count = 3, .heartbeat_us = HEARTBEAT_US,
-		.silence_us = SILENCE_US, .retry_us = SECOND,
+		.rank = row, .member_count = config->peers, .column = column, .shards = config->shards,
+		.incarnation = dice_bits(&world->dice) | 1, .names = world->ring_names + (size_t)column * config->peers,
+		.mates = world->row_names + (size_t)row * config->shards, .facts = world->facts, .fact_count = 3,
+		.heartbeat_us = HEARTBEAT_US, .silence_us = SILENCE_US, .retry_us = SECOND,
 	};
-	citizen_init(member, &world->setup, world->config, &node, &world->dice);
+	if (column == 0)
+		replica_init(replica, &world->setup, config);
+	citizen_init(member, &world->setup, config, replica, &node);
+	if (column == 0)
+		replica_employ(replica, &world->setup, config, member->node, &world->dice);
+	citizen_connect(member, &world->setup, config, &world->dice);
 	member->deadline_us = start_us;
 	world_arm_tick(world, rank);
-	world_arm_work(world, rank, start_us);
+	if (column == 0)
+		world_arm_work(world, row, start_us);
 }

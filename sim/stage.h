@@ -12,7 +12,7 @@
 #include "sim/ledger.h"
 
 enum happening { HAPPENS_TICK, HAPPENS_ARRIVAL, HAPPENS_WORK, HAPPENS_HASHED, HAPPENS_CHANGE, HAPPENS_RESUME, HAPPENS_CRASH,
-		 HAPPENS_RESTART, HAPPENS_CUT, HAPPENS_LOOK };
+		 HAPPENS_RESTART, HAPPENS_CUT, HAPPENS_LOOK, HAPPENS_TOLD };
 
 #define SECOND UINT64_C(1000000)
 #define HEARTBEAT_US SECOND
@@ -28,9 +28,12 @@ struct world {
 	struct heap heap;
 	uint64_t now_us;
 	uint64_t still;          /* events since time has moved */
-	struct citizen *members;  /* [peers] */
+	uint32_t count;          /* of members: peers x shards */
+	struct citizen *members; /* [count] by rank in the mesh */
+	struct replica *replicas; /* [peers] */
 	char (*names)[16];
-	const char **name_list;  /* [peers] */
+	const char **ring_names; /* [shards][peers] */
+	const char **row_names;  /* [peers][shards] */
 	struct fact facts[3];
 	struct ledger *ledger;
 	struct ballot ballot;
@@ -39,7 +42,7 @@ struct world {
 	bool begun;              /* some member has seen the ring complete */
 	bool begun_at_crash;     /* so it had when one fell */
 	bool restart_noted;      /* some member has refused another one's new incarnation */
-	uint32_t crashed_rank;   /* who fell, back or not; peers: none */
+	uint32_t crashed_rank;   /* who fell, back or not; count: none */
 	uint64_t finished_us;    /* when the last one finished; 0: not yet */
 	bool over;
 };
@@ -50,12 +53,16 @@ void world_fail(struct world *world, const char *format, ...) __attribute__((for
 void world_cover(struct world *world, enum coverage what, uint64_t count);
 /* Lets something happen to a member at time_us; data is freed with free() afterwards. */
 void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data);
-/* Wakes a member's worker at time_us, or its node at its deadline, if it is not woken earlier. */
-void world_arm_work(struct world *world, uint32_t rank, uint64_t time_us);
+/* Wakes a replica's worker at time_us, or a member's node at its deadline, if it is not woken earlier. */
+void world_arm_work(struct world *world, uint32_t replica, uint64_t time_us);
 void world_arm_tick(struct world *world, uint32_t rank);
 /* Makes or makes again a member, which starts at start_us. */
 void world_start(struct world *world, uint32_t rank, uint64_t start_us);
-/* Rank of a neighbour. */
-uint32_t world_neighbour(const struct world *world, uint32_t rank, bool is_right);
+/* Rank of the neighbour to which a road leads (the own one where there is none), and the road that leads to a neighbour
+ * (ROAD_COUNT: it is none). */
+uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end end);
+enum road_end world_road(const struct world *world, uint32_t rank, uint32_t to);
+/* The replica of a member. */
+struct replica *world_replica(const struct world *world, uint32_t rank);
 
 #endif

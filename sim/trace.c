@@ -147,6 +147,8 @@ static void print_event(FILE *file, const struct event *event, const struct mess
 		fprintf(file, "proposed: kind %d setting %" PRIu32 " = %g at %" PRIu64, (int)event->change.kind,
 			event->change.setting, event->change.value, event->change.at_round);
 		break;
+	case EVENT_COLLECT: fprintf(file, "asks for collective of layer %" PRIu32, event->collective.layer_index); break;
+	case EVENT_SUM: fprintf(file, "tells %.6g to the sum", event->sum.value); break;
 	case EVENT_KIND_END: break;
 	}
 }
@@ -170,6 +172,8 @@ static void print_action(FILE *file, const struct action *action)
 		break;
 	case ACTION_PAUSE: fprintf(file, "pause"); break;
 	case ACTION_RESUME: fprintf(file, "resume"); break;
+	case ACTION_COLLECTED: fprintf(file, "collective %" PRIu64 " is done", action->number); break;
+	case ACTION_SUMMED: fprintf(file, "sum %" PRIu64 " is %.6g", action->number, action->value); break;
 	case ACTION_CHECKPOINT: fprintf(file, "checkpoint of round %" PRIu64, action->round); break;
 	case ACTION_NOTE: print_note(file, &action->note); break;
 	}

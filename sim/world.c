@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/memory.h"
 #include "sim/mishap.h"
+#include "sim/share.h"
 
 static void fold(struct world *world, uint64_t number)
 {
@@ -15,13 +17,12 @@ static void fold(struct world *world, uint64_t number)
 
 static void send_message(struct world *world, uint32_t rank, const struct action *action)
 {
-	struct citizen *member = &world->members[rank];
-	bool is_right = action->to == world_neighbour(world, rank, true);
-	if (action->to == rank || (!is_right && action->to != world_neighbour(world, rank, false))) {
+	enum road_end end = world_road(world, rank, action->to);
+	if (end == ROAD_COUNT) {
 		world_fail(world, "peer %" PRIu32 ": message to %" PRIu32 ", who is no neighbour", rank, action->to);
 		return;
 	}
-	struct road *road = &member->roads[is_right];
+	struct road *road = &world->members[rank].roads[end];
 	bool overtakes, repeats = dice_chance(&world->dice, road->repeat);
 	world_cover(world, COVER_MESSAGES, 1);
 	for (int copy = 0; copy <= repeats; copy++) {
@@ -36,22 +37,35 @@ static void send_message(struct world *world, uint32_t rank, const struct action
 	}
 }
 
+/* What the members of a replica do one by one counts for it when all have. */
+static bool all_have(const struct world *world, uint32_t *count)
+{
+	*count = (*count + 1) % world->config->shards;
+	return *count == 0;
+}
+
 static void publish_layer(struct world *world, uint32_t rank, const struct action *action)
 {
-	struct citizen *member = &world->members[rank];
-	if (!ledger_publish(world->ledger, rank, member->layers, action))
+	struct replica *replica = world_replica(world, rank);
+	uint32_t row = rank / world->config->shards;
+	if (!all_have(world, &replica->published[action->layer_index]))
 		return;
-	trainee_publish(&member->trainee, action->layer_index, action->verdict, world->now_us);
-	world_arm_work(world, rank, world->now_us);
+	if (!ledger_publish(world->ledger, row, replica->layers, action))
+		return;
+	trainee_publish(&replica->trainee, action->layer_index, action->verdict, world->now_us);
+	world_arm_work(world, row, world->now_us);
 }
 
 static void hash_layer(struct world *world, uint32_t rank, const struct action *action)
 {
 	struct citizen *member = &world->members[rank];
-	uint64_t hash;
-	if (!ledger_commit(world->ledger, rank, member->node, member->layers, action, &hash))
+	struct replica *replica = world_replica(world, rank);
+	const struct layer *whole = replica->layers;
+	uint64_t hash = share_state_hash(&member->layers[action->layer_index]), whole_hash = hash;
+	bool is_whole = all_have(world, &replica->committed[action->layer_index]);
+	if (is_whole && !ledger_commit(world->ledger, rank / world->config->shards, member->node, whole, action, &whole_hash))
 		return;
-	fold(world, hash);
+	fold(world, whole_hash);
 	uint64_t delay = dice_chance(&world->dice, 0.5) ? 0 : dice_between(&world->dice, 0, 300);
 	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
 						    .number = hash, .item = action->layer_index, .life = member->life});
@@ -68,37 +82,51 @@ static void read_note(struct world *world, uint32_t rank, const struct note *not
 	if (note->code == NOTE_PEER_RESTARTED)
 		world->restart_noted = true;
 	bool is_refusal = note->code == NOTE_PEER_REFUSED || note->code == NOTE_REFUSED_BY || note->code == NOTE_PEER_RESTARTED;
-	if (is_refusal && world->crashed_rank == world->config->peers)
+	if (is_refusal && world->crashed_rank == world->count)
 		world_fail(world, "peer %" PRIu32 ": peer %" PRIu32 " refused or restarted", rank, note->peer);
 }
 
 static void carry_out(struct world *world, uint32_t rank, const struct action *action)
 {
-	struct citizen *member = &world->members[rank];
+	struct replica *replica = world_replica(world, rank);
+	struct trainee *trainee = &replica->trainee;
 	switch (action->kind) {
 	case ACTION_SEND: send_message(world, rank, action); break;
 	case ACTION_COMMITTED: hash_layer(world, rank, action); break;
 	case ACTION_PUBLISH: publish_layer(world, rank, action); break;
 	case ACTION_SCHEDULE:
-		trainee_schedule(&member->trainee, action->number, action->gradients);
-		world_arm_work(world, rank, world->now_us);
+		trainee_schedule(trainee, action->number, action->gradients);
+		world_arm_work(world, rank / world->config->shards, world->now_us);
 		break;
 	case ACTION_PAUSE:
-		member->trainee.paused = true;
+		trainee->paused = ++replica->paused > 0;
 		if (!world->resume_pending)
 			world_push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1, 4 * SECOND), NULL);
 		world->resume_pending = true;
 		break;
 	case ACTION_RESUME:
-		member->trainee.paused = false;
-		world_arm_work(world, rank, world->now_us);
+		trainee->paused = --replica->paused > 0;
+		world_arm_work(world, rank / world->config->shards, world->now_us);
 		break;
 	case ACTION_NOTE: read_note(world, rank, &action->note); break;
+	case ACTION_COLLECTED:
+	case ACTION_SUMMED:
 	case ACTION_CHECKPOINT: break;
 	}
 }
 
 /* ---- One event ---- */
+
+/* Whether all members of the replica have come equally far, so that it can be looked at as a whole. */
+static bool is_even(const struct world *world, uint32_t rank)
+{
+	const uint32_t shards = world->config->shards, first = rank / shards * shards;
+	for (uint32_t other = first; other < first + shards; other++)
+		for (size_t l = 0; l < world->config->layer_count; l++)
+			if (node_layer_round(world->members[other].node, l) != node_layer_round(world->members[rank].node, l))
+				return false;
+	return true;
+}
 
 static void check(struct world *world, uint32_t rank)
 {
@@ -107,7 +135,9 @@ static void check(struct world *world, uint32_t rank)
 	node_status(member->node, world->now_us, &status);
 	for (size_t i = 0; i < world->actions->count; i++)
 		ballot_action(&world->ballot, rank, &world->actions->list[i], status.round);
-	ledger_look(world->ledger, rank, member->node, member->layers, &status);
+	if (is_even(world, rank))
+		ledger_look(world->ledger, rank / world->config->shards, member->node, world_replica(world, rank)->layers,
+			    &status);
 	if (ledger_fault(world->ledger) != NULL)
 		world_fail(world, "%s", ledger_fault(world->ledger));
 	if (world->ballot.fault[0] != '\0')
@@ -158,33 +188,54 @@ static void step(struct world *world, uint32_t rank, struct event *event)
 
 /* ---- What happens ---- */
 
+/* The worker tells all members of its replica; in a mesh they hear of it at different times, but in order. */
+static void tell(struct world *world, uint32_t row, struct event *event)
+{
+	const uint32_t shards = world->config->shards;
+	for (uint32_t rank = row * shards; rank < (row + 1) * shards; rank++) {
+		struct citizen *member = &world->members[rank];
+		if (shards == 1) {
+			step(world, rank, event);
+			return;
+		}
+		uint64_t at_us = world->now_us + (dice_chance(&world->dice, 0.3) ? dice_magnitude(&world->dice, 1, 20000) : 0);
+		member->told_us = u64_max(member->told_us, at_us);
+		struct event *copy = malloc(sizeof *copy);
+		CHECK(copy != NULL);
+		*copy = *event;
+		world_push(world, HAPPENS_TOLD, rank, member->told_us, copy);
+	}
+}
+
 static void work(struct world *world, uint32_t rank)
 {
-	struct citizen *member = &world->members[rank];
+	const uint32_t row = rank / world->config->shards;
+	struct replica *replica = &world->replicas[row];
+	struct trainee *trainee = &replica->trainee;
 	struct event event = {0};
 	struct offer offer;
-	member->trainee.whole = node_settings(member->node)->value[SYNC_OVERLAP] == OVERLAP_NONE;
-	switch (trainee_advance(&member->trainee, world->now_us, &offer)) {
+	trainee->whole = node_settings(world->members[rank].node)->value[SYNC_OVERLAP] == OVERLAP_NONE;
+	switch (trainee_advance(trainee, world->now_us, &offer)) {
 	case TRAINEE_NOTHING:
-		world_arm_work(world, rank, member->trainee.wake_us);
+		world_arm_work(world, row, trainee->wake_us);
 		return;
 	case TRAINEE_OFFERS:
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
 		if (!offer.gradients)
-			ledger_offer(world->ledger, rank, member->layers);
+			ledger_offer(world->ledger, row, replica->layers);
 		break;
 	case TRAINEE_GIVES:
 		event = (struct event){.kind = EVENT_GRADIENT};
-		event.gradient.layer_index = (uint32_t)member->trainee.given;
-		event.gradient.absent = member->trainee.is_dead;
-		ledger_gradient(world->ledger, rank, member->layers, member->trainee.given, member->trainee.is_dead);
+		event.gradient.layer_index = (uint32_t)trainee->given;
+		event.gradient.absent = trainee->is_dead;
+		ledger_gradient(world->ledger, row, replica->layers, trainee->given, trainee->is_dead);
 		break;
 	case TRAINEE_WANTS:
-		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)member->trainee.wants};
+		event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)trainee->wants};
 		break;
 	}
-	world_arm_work(world, rank, world->now_us);
-	step(world, rank, &event);
+	world_arm_work(world, row, world->now_us);
+	tell(world, row, &event);
 }
 
 /* A payload may be sent without a copy, so the sender's memory must be as it was until the receiver has taken the frame: on the
@@ -193,11 +244,13 @@ static void check_payload(struct world *world, uint32_t rank, const struct parce
 {
 	struct citizen *member = &world->members[rank];
 	const struct message *message = &parcel->message;
-	if (message->kind != MESSAGE_CHUNK || message->sequence < member->taken_from_left)
+	const uint32_t shards = world->config->shards;
+	uint64_t *taken = &member->taken_from_left[message->from / shards == rank / shards && shards > 1];
+	if (message->kind != MESSAGE_CHUNK || message->sequence < *taken)
 		return;
 	if (message->incarnation != world->members[message->from].incarnation)
 		return; /* its memory is gone */
-	member->taken_from_left = message->sequence + 1;
+	*taken = message->sequence + 1;
 	if (memcmp(parcel->source, message->payload, message->payload_bytes) != 0)
 		world_fail(world, "peer %" PRIu32 ": payload of frame %" PRIu64 " was changed before it was acknowledged",
 		     message->from, message->sequence);
@@ -224,7 +277,7 @@ static void tick(struct world *world, uint32_t rank)
 static void resume(struct world *world)
 {
 	struct event event = {.kind = EVENT_CHANGE, .change = {.kind = CHANGE_RESUME}};
-	uint32_t rank = (uint32_t)dice_between(&world->dice, 0, world->config->peers - 1);
+	uint32_t rank = (uint32_t)dice_between(&world->dice, 0, world->count - 1);
 	world->resume_pending = ballot_paused_count(&world->ballot) > 0;
 	if (!world->resume_pending)
 		return;
@@ -243,9 +296,10 @@ static void happen(struct world *world, const struct heap_entry *entry)
 			tick(world, entry->rank);
 		return;
 	case HAPPENS_WORK:
-		if (heap_keeps(entry, &member->work_us))
+		if (heap_keeps(entry, &world_replica(world, entry->rank)->work_us))
 			work(world, entry->rank);
 		return;
+	case HAPPENS_TOLD: step(world, entry->rank, entry->data); return;
 	case HAPPENS_ARRIVAL: arrive(world, entry->rank, entry->data); return;
 	case HAPPENS_HASHED:
 		event = (struct event){.kind = EVENT_HASHED, .hashed = {.layer_index = entry->item, .hash = entry->number}};
@@ -270,27 +324,28 @@ static void init(struct world *world)
 	const struct world_config *config = world->config;
 	world->dice.state = config->seed;
 	setup_init(&world->setup, config, &world->dice);
-	world->members = calloc(config->peers, sizeof *world->members);
-	world->names = calloc(config->peers, sizeof *world->names);
-	world->name_list = calloc(config->peers, sizeof *world->name_list);
-	world->actions = malloc(sizeof *world->actions);
-	CHECK(world->members != NULL);
-	CHECK(world->names != NULL);
-	CHECK(world->name_list != NULL);
-	CHECK(world->actions != NULL);
-	for (uint32_t rank = 0; rank < config->peers; rank++) {
+	world->count = config->peers * config->shards;
+	world->members = memory_take(world->count, sizeof *world->members);
+	world->replicas = memory_take(config->peers, sizeof *world->replicas);
+	world->names = memory_take(world->count, sizeof *world->names);
+	world->ring_names = memory_take(world->count, sizeof *world->ring_names);
+	world->row_names = memory_take(world->count, sizeof *world->row_names);
+	world->actions = memory_take(1, sizeof *world->actions);
+	for (uint32_t rank = 0; rank < world->count; rank++) {
+		uint32_t row = rank / config->shards, column = rank % config->shards;
 		snprintf(world->names[rank], sizeof world->names[rank], "peer-%" PRIu32, rank);
-		world->name_list[rank] = world->names[rank];
+		world->ring_names[column * config->peers + row] = world->row_names[rank] = world->names[rank];
 	}
 	world->facts[0] = (struct fact){"run", "simulated"};
 	world->facts[1] = (struct fact){"dtype", "float32"};
 	world->facts[2] = (struct fact){"empty", ""};
-	for (uint32_t rank = 0; rank < config->peers; rank++)
+	for (uint32_t rank = 0; rank < world->count; rank++)
 		world_start(world, rank, dice_between(&world->dice, 0, 2 * SECOND));
-	world->ledger = ledger_new(config->peers, world->members[0].layers, config->layer_count, 2 * config->rounds + 2);
-	ballot_init(&world->ballot, config->peers);
+	world->ledger = ledger_new(config->peers, world->replicas[0].layers, config->layer_count, 2 * config->rounds + 2);
+	ballot_init(&world->ballot, world->count);
 	mishap_plan(world);
-	world_cover(world, COVER_ALONE, config->peers == 1);
+	world_cover(world, COVER_ALONE, world->count == 1);
+	world_cover(world, COVER_MESHES, config->shards > 1);
 	for (size_t l = 0; l < config->layer_count; l++)
 		world_cover(world, COVER_EMPTY, world->setup.sizes[l] == 0);
 }
@@ -314,12 +369,13 @@ static void count(struct world *world)
 	world_cover(world, COVER_REFUSED, world->ballot.refused);
 	world_cover(world, COVER_PAUSES, world->ballot.pauses);
 	world_cover(world, COVER_CHECKPOINTS, world->ballot.checkpoints);
-	for (uint32_t rank = 0; rank < world->config->peers; rank++) {
+	for (uint32_t rank = 0; rank < world->count; rank++) {
 		struct node_status status;
 		node_status(world->members[rank].node, world->now_us, &status);
 		world_cover(world, COVER_SENT_AGAIN, status.frames_sent_again);
-		world_cover(world, COVER_DEATHS, world->members[rank].trainee.deaths);
 	}
+	for (uint32_t row = 0; row < world->config->peers; row++)
+		world_cover(world, COVER_DEATHS, world->replicas[row].trainee.deaths);
 	world->result->time_us = world->now_us;
 	fold(world, ledger_hash(world->ledger));
 	fold(world, world->result->events);
@@ -333,18 +389,22 @@ static void fini(struct world *world)
 	heap_fini(&world->heap);
 	ledger_free(world->ledger);
 	ballot_fini(&world->ballot);
-	for (uint32_t rank = 0; rank < world->config->peers; rank++)
+	for (uint32_t rank = 0; rank < world->count; rank++)
 		citizen_fini(&world->members[rank]);
+	for (uint32_t row = 0; row < world->config->peers; row++)
+		replica_fini(&world->replicas[row]);
 	setup_fini(&world->setup, world->config->layer_count);
 	free(world->members);
 	free(world->names);
-	free(world->name_list);
+	free(world->replicas);
+	free(world->ring_names);
+	free(world->row_names);
 	free(world->actions);
 }
 
 static bool all_finished(const struct world *world)
 {
-	for (uint32_t rank = 0; rank < world->config->peers; rank++)
+	for (uint32_t rank = 0; rank < world->count; rank++)
 		if (!world->members[rank].finished)
 			return false;
 	return true;
@@ -359,7 +419,7 @@ static bool advance(struct world *world, const struct heap_entry *entry)
 		world->finished_us = world->now_us;
 	if (world->finished_us != 0 && world->now_us > world->finished_us + DRAIN_US)
 		return false;
-	if (world->still > 20000 + 2000 * (uint64_t)world->config->peers)
+	if (world->still > 20000 + 2000 * (uint64_t)world->count)
 		world_fail(world, "time stands still: %" PRIu64 " events at once", world->still);
 	if (world->now_us > world->setup.limit_us)
 		world_fail(world, "not finished after %" PRIu64 " s", world->now_us / SECOND);
@@ -372,6 +432,11 @@ static bool is_alive(const struct world *world, const struct heap_entry *entry)
 	const struct citizen *member = &world->members[entry->rank];
 	if (entry->kind == HAPPENS_HASHED && entry->life != member->life)
 		return false;
+	/* A worker cannot go on without a piece of its model. */
+	if (entry->kind == HAPPENS_WORK)
+		for (uint32_t i = 0; i < world->config->shards; i++)
+			if (world->members[entry->rank + i].crashed)
+				return false;
 	return !member->crashed || entry->kind == HAPPENS_LOOK || entry->kind == HAPPENS_RESUME ||
 	       entry->kind == HAPPENS_RESTART || entry->kind == HAPPENS_CUT;
 }
@@ -396,7 +461,7 @@ void world_run(const struct world_config *config, struct trace *trace, struct wo
 			happen(&world, &entry);
 		free(entry.data);
 	}
-	bool is_whole = ret_result->ok && world.crashed_rank == config->peers;
+	bool is_whole = ret_result->ok && world.crashed_rank == world.count;
 	if (is_whole && !ballot_end(&world.ballot)) {
 		world.over = false;
 		world_fail(&world, "%s", world.ballot.fault);

@@ -1,7 +1,7 @@
 #ifndef EDIT_SIM_WORLD_H
 #define EDIT_SIM_WORLD_H
 
-/* A ring of many members in one process, one thread and virtual time, everything drawn from one seed: the second driver of
+/* A ring, or a mesh, of many members in one process, one thread and virtual time, everything drawn from one seed: the second driver of
  * node_step. Every event's outcome is checked (sim/ledger.h, sim/ballot.h); a world ends well when all members have finished
  * their rounds, or, if one has crashed, when the others have finished or stand still and say why. */
 
@@ -43,7 +43,7 @@ enum fault {
 	X(COVER_NONFINITES, "nonfinite", 3000)                                                                         \
 	X(COVER_ROLLBACKS, "rollbacks", 90)                                                                            \
 	X(COVER_CRASHES, "crashes", 40)                                                                                \
-	X(COVER_RESTARTS, "restarts", 40)                                                                              \
+	X(COVER_RESTARTS, "restarts", 20)                                                                              \
 	X(COVER_CUTS, "cuts", 300)                                                                                     \
 	X(COVER_STALLS, "stalls", 30)                                                                                  \
 	X(COVER_TAKEN, "changes taken", 200)                                                                           \
@@ -52,6 +52,7 @@ enum fault {
 	X(COVER_PAUSES, "pauses", 250)                                                                                 \
 	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
 	X(COVER_ALONE, "rings of one", 30)                                                                             \
+	X(COVER_MESHES, "meshes", 60)                                                                                 \
 	X(COVER_EMPTY, "empty layers", 100)                                                                            \
 	X(COVER_LATES, "late", 400)                                                                                     \
 	X(COVER_ABSENTS, "absent", 700)                                                                                 \
@@ -68,7 +69,8 @@ enum coverage {
 
 struct world_config {
 	uint64_t seed;
-	uint32_t peers;     /* 1 .. MEMBER_COUNT_MAX */
+	uint32_t peers;     /* of a ring, so many replicas there are: 1 .. MEMBER_COUNT_MAX */
+	uint32_t shards;    /* members of a replica; peers x shards <= MEMBER_COUNT_MAX */
 	size_t layer_count; /* 1 .. LAYER_COUNT_MAX */
 	uint64_t rounds;    /* 1 .. */
 	unsigned faults;    /* enum fault, or-ed */
