@@ -11,6 +11,21 @@ enum {
 	MEMBER_COUNT_MAX = 1024 /* members of a ring */
 };
 
+/* A layer, or a piece of one, cut into one shard for each of `count` members: they differ by at most one element. First element of a
+ * shard; shard == count gives size. */
+static inline size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard)
+{
+	CHECK(shard <= count);
+	/* size / count * shard + remainder part: no overflow for any size */
+	return size / count * shard + size_min(size % count, shard);
+}
+
+/* Elements of a shard. */
+static inline size_t ring_shard_size(size_t size, uint32_t count, uint32_t shard)
+{
+	return size / count + (shard < size % count ? 1 : 0);
+}
+
 struct layer {
 	size_t size;     /* elements (float32); may be 0 */
 	float *theta;    /* [size] the replica's parameters; the worker writes them except between offer and publish */

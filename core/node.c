@@ -340,6 +340,11 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 	watch_round(node, actions);
 }
 
+bool node_can_collect(const struct node *node)
+{
+	return node->collectives.asked - node->collectives.done < COLLECTIVE_OPEN_MAX;
+}
+
 /* ---- Looking ---- */
 
 static enum node_phase phase_of(const struct node *node)

@@ -43,6 +43,9 @@ struct node *node_init(void *block, const struct node_config *config);
 /* Takes one event; fills *actions. Events of one node come with now_us never going back. */
 void node_step(struct node *node, const struct event *event, struct actions *actions);
 
+/* Whether EVENT_COLLECT may come: not too many are open. */
+bool node_can_collect(const struct node *node);
+
 /* ---- Looking; changes nothing ---- */
 
 enum node_phase {

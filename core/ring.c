@@ -6,18 +6,6 @@
 #include "core/ring.h"
 #include "core/vec.h"
 
-size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard)
-{
-	CHECK(shard <= count);
-	/* size / count * shard + remainder part: no overflow for any size */
-	return size / count * shard + size_min(size % count, shard);
-}
-
-size_t ring_shard_size(size_t size, uint32_t count, uint32_t shard)
-{
-	return size / count + (shard < size % count ? 1 : 0);
-}
-
 size_t ring_pass_size(uint32_t count)
 {
 	size_t each = 4 * sizeof(size_t) + sizeof(double) + 2 * sizeof(uint32_t) + 2 * sizeof(bool);

@@ -10,6 +10,7 @@
  * added exactly once. Buffer: [size] float32, the own pseudo-gradient at the begin, the mean at the end. */
 
 #include "core/event.h"
+#include "core/layer.h"
 
 /* Both halves, or one: reduce-scatter leaves each member its own shard of the sum; all-gather begins with own shards. */
 enum ring_way { RING_ALL_REDUCE, RING_REDUCE_SCATTER, RING_ALL_GATHER };
@@ -33,11 +34,6 @@ struct ring_pass {
 
 static inline uint32_t ring_left(uint32_t rank, uint32_t count) { return (rank + count - 1) % count; }
 static inline uint32_t ring_right(uint32_t rank, uint32_t count) { return (rank + 1) % count; }
-
-/* First element of a shard; shard == count gives size. Shards differ by at most one element. */
-size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard);
-/* Elements of a shard. */
-size_t ring_shard_size(size_t size, uint32_t count, uint32_t shard);
 
 /* Bytes of the block for ring_pass_init, a multiple of 8. */
 size_t ring_pass_size(uint32_t count);

@@ -164,8 +164,8 @@ static int propose(struct answer *answer, const struct change *change, bool is_d
 				 (unsigned long long)change->at_round);
 	if (error == EDIT_ERROR_UNHEALTHY)
 		return line_fail(&answer->why, error, "the ring is not complete, waiting for %s: nothing can be agreed upon yet",
-				 status.waiting_for < answer->daemon->config.replicas ?
-					 answer->daemon->config.peers[status.waiting_for] : "members");
+				 status.waiting_for < answer->daemon->config.member_count ?
+					 answer->daemon->config.names[status.waiting_for] : "members");
 	if (error == EDIT_ERROR_BUSY)
 		return line_fail(&answer->why, error, "too many changes of this member are under way");
 	if (error)

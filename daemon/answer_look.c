@@ -71,8 +71,8 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	status->round_bytes = node.round_bytes;
 	status->outliers = sum.left_out;
 	status->stalled_us = node.stalled_us;
-	if (node.waiting_for < count)
-		status->waiting_for = daemon->config.peers[node.waiting_for];
+	if (node.waiting_for < daemon->config.member_count)
+		status->waiting_for = daemon->config.names[node.waiting_for];
 	status->frames_sent_again = node.frames_sent_again;
 	status->frames_dropped = node.frames_dropped;
 	status->healthy = is_healthy(daemon, &node);

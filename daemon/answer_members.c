@@ -30,7 +30,7 @@ static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 	peer->neighbour = rank != own && (rank == (own + 1) % count || own == (rank + 1) % count);
 	peer->state = answer_text(answer, rank == own ? "self" : "unknown");
 	peer->loss = NAN;
-	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank)
+	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank * daemon->config.shards + daemon->config.column)
 		peer->refusal = answer_text(answer, daemon->driver.refusal);
 	const struct node *node = daemon->driver.node;
 	if (!node)

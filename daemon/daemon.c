@@ -51,7 +51,7 @@ const char *daemon_degraded(const struct daemon *daemon)
 void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 {
 	const struct driver *driver = &daemon->driver;
-	char *const *names = daemon->config.peers;
+	char *const *names = daemon->config.names;
 	if (daemon->is_stopping) {
 		snprintf(text, size, "stopping");
 		return;
@@ -64,7 +64,7 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 	struct round_sum sum;
 	node_status(driver->node, daemon->now_us, &status);
 	rounds_sum(driver->node, daemon->config.replicas, daemon->run.description.layer_count, &sum);
-	const char *who = status.waiting_for < daemon->config.replicas ? names[status.waiting_for] : NULL;
+	const char *who = status.waiting_for < daemon->config.member_count ? names[status.waiting_for] : NULL;
 	const char *worker = daemon->port.phase == PORT_READY ? "" : ", no worker";
 	const char *degraded = daemon_degraded(daemon)[0] ? ", degraded" : "";
 	if (status.phase == NODE_GATHERING)
@@ -183,6 +183,7 @@ static bool serve_worker(struct daemon *daemon)
 		if (daemon->port.phase == PORT_READY)
 			handover_gradients(&daemon->driver, daemon->now_us);
 		break;
+	case PORT_CALLS: break; /* looked at in every turn: some may have to wait */
 	case PORT_WANTS: handover_want(&daemon->driver, value, daemon->now_us); break;
 	case PORT_RESTORES: restore_layer(daemon, value); break;
 	case PORT_FINISHES: log_line(LEVEL_NOTICE, "worker (pid %ld) has finished", (long)daemon->port.pid); break;
@@ -270,6 +271,7 @@ bool daemon_turn(struct daemon *daemon)
 		;
 	if (sources[ADMISSION].is_ready)
 		worker_port_accept(&daemon->port, daemon->now_us);
+	handover_calls(&daemon->driver, daemon->now_us);
 	driver_tick(&daemon->driver, daemon->now_us);
 	control_serve(daemon->control, daemon, REQUESTS_PER_TURN);
 	write_checkpoint(daemon);

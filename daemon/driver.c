@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/handover.h"
 #include "daemon/log.h"
 #include "daemon/rounds.h"
 
@@ -108,8 +109,8 @@ static void log_note(struct driver *driver, const struct note *note, const char 
 static void take_note(struct driver *driver, const struct note *note)
 {
 	char detail[2 * FACT_TEXT_MAX + 64], text[1000];
-	struct note_names names = {.members = (const char *const *)driver->config->peers,
-				   .member_count = driver->config->replicas};
+	struct note_names names = {.members = (const char *const *)driver->config->names,
+				   .member_count = driver->config->member_count};
 	refusal_detail(driver, note, detail, sizeof detail);
 	if (detail[0])
 		names.detail = detail;
@@ -267,7 +268,10 @@ static void act(struct driver *driver, const struct action *action)
 		driver->must_ring = true;
 		break;
 	case ACTION_COLLECTED:
-	case ACTION_SUMMED: break;
+	case ACTION_SUMMED:
+		handover_result(driver->run->segment.header, action);
+		driver->must_ring = true;
+		break;
 	case ACTION_CHECKPOINT: begin_checkpoint(driver, action->round); break;
 	case ACTION_NOTE: take_note(driver, &action->note); break;
 	}
@@ -403,7 +407,8 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 	const struct config *config = driver->config;
 	const struct run *run = driver->run;
 	return (struct node_config){
-		.rank = config->row, .member_count = config->replicas, .incarnation = driver->incarnation,
+		.rank = config->row, .member_count = config->replicas, .column = config->column, .shards = config->shards,
+		.mates = (const char *const *)config->mates, .incarnation = driver->incarnation,
 		.names = (const char *const *)config->peers, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
 		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = run_is_stale(run),
@@ -419,6 +424,7 @@ static void prepare_worker(struct driver *driver)
 {
 	struct segment_header *header = driver->run->segment.header;
 	atomic_store(&header->paused, 0);
+	atomic_store(&header->epoch, driver->incarnation);
 	atomic_store(&header->round, driver->record.round);
 	tell_overlap(driver);
 	const double *settings = driver->record.settings.value;

@@ -46,6 +46,7 @@ struct driver {
 	size_t committed_count;  /* layers of the round in progress */
 	uint64_t taken_handed;   /* handed_step of the last gradients taken */
 	bool is_handing;         /* they are in the round in progress */
+	uint64_t calls, sums;    /* of a mesh: the last ones that the worker has asked for and the node knows of */
 	bool *handed;            /* [layer_count] the node has this one, or knows that there is none */
 	uint64_t told_us;        /* of the last line of a round at level info */
 	uint64_t *hash_queue;    /* [layer_count] layers committed and not hashed yet */

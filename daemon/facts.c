@@ -89,13 +89,15 @@ static void add_all(struct facts_maker *maker, const struct description *descrip
 	add(maker, "completed rounds", "%" PRIu64, state->head->run.round);
 	if (has_anchor(config))
 		add(maker, "anchor", "%016" PRIx64, anchor_hash(state));
+	else
+		add(maker, setting_at(MESH_PREFETCH)->name, "%s", config_text(config, MESH_PREFETCH));
 }
 
 int facts_make(const struct description *description, const struct config *config, const struct state *state,
 	       struct fact **ret_facts, char **ret_text, size_t *ret_count, struct line *why)
 {
-	size_t count = description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 6 +
-		       has_anchor(config);
+	size_t count =
+		description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 7;
 	if (count > FACT_COUNT_MAX)
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%zu facts to share with the other members, expected at most %d", count,

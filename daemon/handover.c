@@ -152,3 +152,61 @@ void handover_want(struct driver *driver, uint64_t layer_index, uint64_t now_us)
 	struct event event = {.kind = EVENT_WANT, .wanted = (uint32_t)layer_index};
 	driver_take(driver, &event, now_us);
 }
+
+/* ---- Collectives ---- */
+
+/* A call as the worker has written it, each word read once. False: it makes no sense. */
+static bool read_call(const struct segment *segment, const struct segment_call *words, struct collective_call *ret_call)
+{
+	uint32_t kind = *(const volatile uint32_t *)&words->kind, slot = *(const volatile uint32_t *)&words->slot;
+	uint32_t layer_index = *(const volatile uint32_t *)&words->layer_index;
+	if ((kind != COLLECTIVE_GATHER && kind != COLLECTIVE_REDUCE) || slot >= SEGMENT_SLOT_COUNT ||
+	    layer_index >= segment->layer_count)
+		return false;
+	*ret_call = (struct collective_call){.kind = (enum collective_kind)kind, .layer_index = layer_index,
+					     .numbers = segment_slot(segment, slot),
+					     .size = segment_whole_size(segment, layer_index)};
+	return true;
+}
+
+static void take_sum(struct driver *driver, uint64_t now_us)
+{
+	const struct segment_header *header = driver->run->segment.header;
+	if (load(&header->sums) != driver->sums + 1 || load(&header->summed) != driver->sums)
+		return;
+	driver->sums++;
+	struct event event = {.kind = EVENT_SUM};
+	event.sum.value = *(const volatile double *)&header->sum_part;
+	event.sum.wants_offer = *(const volatile uint32_t *)&header->sum_part_wants_offer != 0;
+	driver_take(driver, &event, now_us);
+}
+
+void handover_calls(struct driver *driver, uint64_t now_us)
+{
+	struct segment *segment = &driver->run->segment;
+	if (!driver->node || segment->shards == 1)
+		return;
+	struct event event = {.kind = EVENT_COLLECT};
+	for (;;) {
+		const struct segment_call *words = &segment->header->calls[(driver->calls + 1) % SEGMENT_CALL_COUNT];
+		if (load(&words->asked) != driver->calls + 1 || !read_call(segment, words, &event.collective) ||
+		    !node_can_collect(driver->node))
+			break;
+		driver->calls++;
+		driver_take(driver, &event, now_us);
+	}
+	take_sum(driver, now_us);
+	driver_ring(driver);
+}
+
+void handover_result(struct segment_header *header, const struct action *action)
+{
+	if (action->kind == ACTION_COLLECTED) {
+		struct segment_call *words = &header->calls[action->number % SEGMENT_CALL_COUNT];
+		atomic_store_explicit(&words->done, action->number, memory_order_release);
+		return;
+	}
+	header->sum = action->value;
+	header->sum_wants_offer = action->wants_offer;
+	atomic_store_explicit(&header->summed, action->number, memory_order_release);
+}

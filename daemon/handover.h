@@ -14,6 +14,10 @@ void handover_offer(struct driver *driver, uint64_t now_us);
 void handover_gradients(struct driver *driver, uint64_t now_us);
 /* The worker has died: gradients of a step that it has announced and that it has not handed over will not come. */
 void handover_lose_worker(struct driver *driver, uint64_t now_us);
+/* Of a mesh: the worker may have asked for collectives and sums. What it asks for that cannot be is passed over. */
+void handover_calls(struct driver *driver, uint64_t now_us);
+/* Of a mesh: ACTION_COLLECTED and ACTION_SUMMED for the worker. */
+void handover_result(struct segment_header *header, const struct action *action);
 /* The worker waits for a layer (an index from outside). */
 void handover_want(struct driver *driver, uint64_t layer_index, uint64_t now_us);
 

@@ -37,6 +37,14 @@ void run_close(struct run *run)
 
 /* ---- The files ---- */
 
+static struct segment_seat seat_of(const struct run *run)
+{
+	const struct config *config = run->config;
+	return (struct segment_seat){.rank = config->rank, .count = config->member_count, .column = config->column,
+				     .shards = config->shards,
+				     .looks_ahead = (uint32_t)config_number(config, MESH_PREFETCH)};
+}
+
 struct paths {
 	char description[CONFIG_PATH_MAX], segment[CONFIG_PATH_MAX], state[CONFIG_PATH_MAX];
 };
@@ -70,6 +78,10 @@ static int check_same(const struct run *run, const struct paths *paths, const st
 				 "%s: belongs to member %u of %u, this is %u of %u; remove it and %s to begin anew",
 				 paths->segment, header->member_rank, header->member_count, run->config->rank,
 				 run->config->member_count, paths->state);
+	if (header->shards != run->config->shards)
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "%s: is of a replica in %u pieces, mesh.shards is %u; remove it and %s to begin anew",
+				 paths->segment, header->shards, run->config->shards, paths->state);
 	if (header->description_hash == hash)
 		return 0;
 
@@ -107,7 +119,8 @@ static int take_up(struct run *run, const struct paths *paths, const struct desc
 	if (has_segment && error)
 		return error;
 
-	error = state_open(paths->state, description, hash, &run->state, why);
+	const struct segment_seat seat = seat_of(run);
+	error = state_open(paths->state, description, hash, &seat, &run->state, why);
 	if (error && error != EDIT_ERROR_UNKNOWN)
 		return EDIT_ERROR_REFUSED;
 	bool has_state = error == 0;
@@ -127,16 +140,45 @@ static int take_up(struct run *run, const struct paths *paths, const struct desc
 static int make_files(struct run *run, const struct paths *paths, const struct description *description, uint64_t hash,
 		      const void *bytes, size_t size_bytes, struct line *why)
 {
+	const struct segment_seat seat = seat_of(run);
 	int error = write_description(paths->description, bytes, size_bytes, why);
 	if (!error)
-		error = segment_create(paths->segment, description, hash, run->config->rank, run->config->member_count,
-				       &run->segment, why);
+		error = segment_create(paths->segment, description, hash, &seat, &run->segment, why);
 	if (!error)
-		error = state_create(paths->state, description, hash, &run->state, why);
+		error = state_create(paths->state, description, hash, &seat, &run->state, why);
 	/* Until anchor 0 is taken from theta the layers are not the worker's. */
 	for (size_t i = 0; i < run->segment.layer_count && !error; i++)
 		atomic_store(&run->segment.layers[i].owner, SEGMENT_DAEMON);
 	return error;
+}
+
+/* In a mesh nobody knows how far into a step the others of the replica were: all begin again from the last round. */
+static void rewind(struct run *run)
+{
+	struct segment_header *header = run->segment.header;
+	const uint64_t step = run->state.head->run.offer_step;
+	for (size_t i = 0; i < run->segment.layer_count; i++) {
+		struct segment_layer *words = &run->segment.layers[i];
+		const struct state_place *part = &run->state.places[i];
+		if (part->size > 0)
+			memcpy(segment_theta(&run->segment, i), part->anchor, part->size * sizeof(float));
+		atomic_store(&words->begun_step, step);
+		atomic_store(&words->ended_step, step);
+		atomic_store(&words->owner, SEGMENT_WORKER);
+	}
+	atomic_store(&header->step, step);
+	atomic_store(&header->offered_step, step);
+	atomic_store(&header->handed_step, step);
+	atomic_store(&header->offer_step, UINT64_MAX);
+	atomic_store(&header->realign, 0);
+	/* A worker that has outlived the daemon finds that what it waits for will not come. */
+	atomic_store(&header->epoch, 0);
+	atomic_store(&header->sums, 0);
+	atomic_store(&header->summed, 0);
+	for (size_t i = 0; i < SEGMENT_CALL_COUNT; i++) {
+		atomic_store(&header->calls[i].asked, 0);
+		atomic_store(&header->calls[i].done, 0);
+	}
 }
 
 int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why)
@@ -148,10 +190,16 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	uint64_t hash = description_hash(bytes, size_bytes);
 	struct line difference = {"another description"};
 
-	if (run->is_attached && hash == run->description_hash) {
+	if (run->is_attached && hash == run->description_hash && (!run->is_begun || run->config->shards == 1)) {
 		run->is_resumed = run->is_begun || run->is_found;
 		description_fini(&description);
 		return 0;
+	}
+	if (run->is_begun && run->config->shards > 1 && hash == run->description_hash) {
+		description_fini(&description);
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "a worker of a mesh cannot be replaced in mid-run; restart all members, which go on from round %llu",
+				 (unsigned long long)run->state.head->run.round);
 	}
 	if (run->is_begun) {
 		run_difference(&description, &run->description, &difference);
@@ -175,6 +223,8 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	run->description_hash = hash;
 	run->is_attached = true;
 	run->is_found = run->is_resumed = is_found;
+	if (is_found && run->config->shards > 1)
+		rewind(run);
 	return 0;
 }
 

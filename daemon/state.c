@@ -17,16 +17,22 @@ static uint64_t data_offset(size_t layer_count)
 	return round_up(sizeof(struct state_head)) + round_up(layer_count * sizeof(struct state_layer));
 }
 
-static uint64_t size_for(const struct description *description)
+/* Elements of a layer that are here. */
+static uint64_t layer_size(const struct description *description, size_t layer_index, const struct segment_seat *seat)
+{
+	return ring_shard_size(description->layers[layer_index].size, seat->shards, seat->column);
+}
+
+static uint64_t size_for(const struct description *description, const struct segment_seat *seat)
 {
 	uint64_t bytes = data_offset(description->layer_count);
 	for (size_t i = 0; i < description->layer_count; i++)
-		bytes += 2 * round_up(description->layers[i].size * sizeof(float));
+		bytes += 2 * round_up(layer_size(description, i, seat) * sizeof(float));
 	return bytes;
 }
 
 /* Names the parts of a mapping of the right size. */
-static int place(struct state *state, const struct description *description, struct line *why)
+static int place(struct state *state, const struct description *description, const struct segment_seat *seat, struct line *why)
 {
 	char *base = state->mapping.base;
 	uint64_t offset = data_offset(description->layer_count);
@@ -38,7 +44,7 @@ static int place(struct state *state, const struct description *description, str
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
 	for (size_t i = 0; i < state->layer_count; i++) {
 		struct state_place *part = &state->places[i];
-		part->size = description->layers[i].size;
+		part->size = layer_size(description, i, seat);
 		part->anchor = (float *)(void *)(base + offset);
 		offset += round_up(part->size * sizeof(float));
 		part->momentum = (float *)(void *)(base + offset);
@@ -49,13 +55,13 @@ static int place(struct state *state, const struct description *description, str
 }
 
 int state_create(const char *path, const struct description *description, uint64_t description_hash,
-		 struct state *ret_state, struct line *why)
+		 const struct segment_seat *seat, struct state *ret_state, struct line *why)
 {
 	struct state state = {.mapping.fd = -1};
-	int error = mapping_create(path, size_for(description), &state.mapping, why);
+	int error = mapping_create(path, size_for(description, seat), &state.mapping, why);
 	if (error)
 		return error;
-	error = place(&state, description, why);
+	error = place(&state, description, seat, why);
 	if (error) {
 		state_close(&state);
 		return error;
@@ -118,7 +124,7 @@ static int check_head(const struct state *state, const char *path, uint64_t desc
 }
 
 int state_open(const char *path, const struct description *description, uint64_t description_hash,
-	       struct state *ret_state, struct line *why)
+	       const struct segment_seat *seat, struct state *ret_state, struct line *why)
 {
 	struct state state = {.mapping.fd = -1};
 	int error = mapping_open(path, &state.mapping, why);
@@ -127,11 +133,11 @@ int state_open(const char *path, const struct description *description, uint64_t
 	const struct state_head *head = state.mapping.base;
 	if (state.mapping.size_bytes < sizeof *head || head->magic != STATE_MAGIC || head->version != STATE_VERSION)
 		error = line_fail(why, EDIT_ERROR_MALFORMED, "%s: not a state file of this version", path);
-	else if (head->layer_count != description->layer_count || state.mapping.size_bytes != size_for(description))
+	else if (head->layer_count != description->layer_count || state.mapping.size_bytes != size_for(description, seat))
 		error = line_fail(why, EDIT_ERROR_MALFORMED,
 				  "%s: belongs to another model or run; remove it to begin anew", path);
 	else
-		error = place(&state, description, why);
+		error = place(&state, description, seat, why);
 	if (!error)
 		error = check_head(&state, path, description_hash, why);
 	if (!error)

@@ -13,6 +13,7 @@
 #include "core/penalty.h"
 #include "proto/description.h"
 #include "proto/mapping.h"
+#include "proto/segment.h"
 
 #define STATE_MAGIC UINT64_C(0x3154535449444545) /* "EEDITST1" read as a little-endian number */
 
@@ -60,7 +61,7 @@ struct state_place {
 /* Reserves the file at path (under another name, until state_begin) for the layers of description; all numbers are
  * zero. EDIT_ERROR_FULL if there is no room, EDIT_ERROR_SYSTEM. */
 int state_create(const char *path, const struct description *description, uint64_t description_hash,
-		 struct state *ret_state, struct line *why);
+		 const struct segment_seat *seat, struct state *ret_state, struct line *why);
 
 /* Anchor and momentum of all layers are in place: writes every layer's entry for run->round, then run, then gives
  * the file its name. EDIT_ERROR_SYSTEM. */
@@ -70,7 +71,7 @@ int state_begin(struct state *state, const char *path, const struct state_run *r
  * EDIT_ERROR_MALFORMED: it cannot be gone on with (damaged, of another description, or layers of different
  * rounds); why names file and layer. */
 int state_open(const char *path, const struct description *description, uint64_t description_hash,
-	       struct state *ret_state, struct line *why);
+	       const struct segment_seat *seat, struct state *ret_state, struct line *why);
 
 /* Unmaps; the file stays. Safe on one that is all zero apart from mapping.fd -1. */
 void state_close(struct state *state);

@@ -137,6 +137,8 @@ static enum port_event take_bell(struct worker_port *port, const struct segment_
 		return PORT_OFFERS;
 	if (is_attached && bell->kind == BELL_GRADIENT)
 		return PORT_GRADIENTS;
+	if (is_attached && bell->kind == BELL_CALL)
+		return PORT_CALLS;
 	if (is_attached && bell->kind == BELL_WANT)
 		return PORT_WANTS;
 	if (is_attached && bell->kind == BELL_FINISHED)

@@ -34,6 +34,7 @@ enum port_event {
 	PORT_IS_READY,
 	PORT_OFFERS,
 	PORT_GRADIENTS,
+	PORT_CALLS,
 	PORT_WANTS,           /* *ret_value: layer index, not checked */
 	PORT_RESTORES,        /* *ret_value: layer index, not checked */
 	PORT_FINISHES,

@@ -34,6 +34,7 @@ enum segment_bell_kind {
 	BELL_RESTORE,    /* worker -> daemon: layer `value` is torn, give me the anchor again */
 	BELL_FINISHED,   /* worker -> daemon: the training loop has ended */
 	BELL_GRADIENT,   /* worker -> daemon: a layer's gradient is handed over */
+	BELL_CALL,       /* worker -> daemon: of a mesh: asks for a collective or a sum */
 	BELL_END
 };
 

@@ -15,7 +15,13 @@ static uint64_t align_up(uint64_t offset, uint64_t alignment)
 
 /* Where the parts begin. */
 struct segment_layout {
-	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, size_bytes;
+	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, slots_offset, size_bytes;
+};
+
+/* What it follows from. */
+struct segment_extent {
+	uint64_t layer_count, theta_bytes, inner_bytes; /* of the two areas */
+	uint64_t slot_size;                             /* elements; 0: no slots */
 };
 
 /* Bytes from one layer's begin to the next one's in an area of `factor` numbers per element. */
@@ -24,38 +30,41 @@ static uint64_t area_bytes(uint64_t size, uint64_t factor)
 	return align_up(size * factor * sizeof(float), 64);
 }
 
-/* Layout from theta_total and inner_total, the bytes of the two areas. */
-static struct segment_layout layout_make(uint64_t layer_count, uint64_t theta_total, uint64_t inner_total)
+static struct segment_layout layout_make(const struct segment_extent *extent)
 {
 	struct segment_layout layout;
 	layout.layers_offset = SEGMENT_PAGE;
-	layout.steps_offset = align_up(layout.layers_offset + layer_count * sizeof(struct segment_layer), 64);
+	layout.steps_offset = align_up(layout.layers_offset + extent->layer_count * sizeof(struct segment_layer), 64);
 	layout.theta_offset =
 		align_up(layout.steps_offset + SEGMENT_STEP_COUNT * sizeof(struct segment_step), SEGMENT_PAGE);
-	layout.inner_offset = align_up(layout.theta_offset + theta_total, SEGMENT_PAGE);
-	layout.gradient_offset = align_up(layout.inner_offset + inner_total, SEGMENT_PAGE);
-	layout.size_bytes = align_up(layout.gradient_offset + theta_total, SEGMENT_PAGE);
+	layout.inner_offset = align_up(layout.theta_offset + extent->theta_bytes, SEGMENT_PAGE);
+	layout.gradient_offset = align_up(layout.inner_offset + extent->inner_bytes, SEGMENT_PAGE);
+	layout.slots_offset = align_up(layout.gradient_offset + extent->theta_bytes, SEGMENT_PAGE);
+	layout.size_bytes = align_up(layout.slots_offset + SEGMENT_SLOT_COUNT * area_bytes(extent->slot_size, 1), SEGMENT_PAGE);
 	return layout;
 }
 
-static struct segment_layout layout_of(const struct description *description)
+static struct segment_extent extent_of(const struct description *description, uint32_t shards, uint32_t column)
 {
-	uint64_t theta_total = 0, inner_total = 0;
+	struct segment_extent extent = {.layer_count = description->layer_count};
 	for (size_t i = 0; i < description->layer_count; i++) {
-		theta_total += area_bytes(description->layers[i].size, 1);
-		inner_total += area_bytes(description->layers[i].size, description->inner_factor);
+		uint64_t whole = description->layers[i].size, size = ring_shard_size(whole, shards, column);
+		extent.theta_bytes += area_bytes(size, 1);
+		extent.inner_bytes += area_bytes(size, description->inner_factor);
+		extent.slot_size = shards > 1 ? u64_max(extent.slot_size, whole) : 0;
 	}
-	return layout_make(description->layer_count, theta_total, inner_total);
+	return extent;
 }
 
-uint64_t segment_size(const struct description *description)
+uint64_t segment_size(const struct description *description, uint32_t shards)
 {
-	return layout_of(description).size_bytes;
+	struct segment_extent extent = extent_of(description, shards, 0);
+	return layout_make(&extent).size_bytes;
 }
 
 /* Writes header and layer table into zeroed memory. */
 static void segment_write(void *base, const struct segment_layout *layout, const struct description *description,
-			  uint64_t description_hash, uint32_t member_rank, uint32_t member_count)
+			  uint64_t description_hash, const struct segment_seat *seat, uint64_t slot_size)
 {
 	struct segment_header *header = base;
 	header->magic = SEGMENT_MAGIC;
@@ -67,16 +76,22 @@ static void segment_write(void *base, const struct segment_layout *layout, const
 	header->theta_offset = layout->theta_offset;
 	header->inner_offset = layout->inner_offset;
 	header->gradient_offset = layout->gradient_offset;
+	header->slots_offset = layout->slots_offset;
+	header->slot_size = slot_size;
 	header->inner_factor = description->inner_factor;
-	header->member_rank = member_rank;
-	header->member_count = member_count;
+	header->member_rank = seat->rank;
+	header->member_count = seat->count;
+	header->column = seat->column;
+	header->shards = seat->shards;
+	header->looks_ahead = seat->looks_ahead;
 	header->description_hash = description_hash;
 	atomic_store(&header->offer_step, UINT64_MAX);
 	struct segment_layer *layers = (struct segment_layer *)((char *)base + layout->layers_offset);
 	uint64_t theta_offset = layout->theta_offset, inner_offset = layout->inner_offset;
 	uint64_t gradient_offset = layout->gradient_offset;
 	for (size_t i = 0; i < description->layer_count; i++) {
-		layers[i].size = description->layers[i].size;
+		layers[i].whole_size = description->layers[i].size;
+		layers[i].size = ring_shard_size(layers[i].whole_size, seat->shards, seat->column);
 		layers[i].theta_offset = theta_offset;
 		layers[i].inner_offset = inner_offset;
 		layers[i].gradient_offset = gradient_offset;
@@ -106,8 +121,8 @@ static int header_check(const struct segment_header *header, size_t size_bytes, 
 	if (header->member_count < 1 || header->member_count > MEMBER_COUNT_MAX ||
 	    header->member_rank >= header->member_count)
 		return DAMAGED(why, "member %u of %u", header->member_rank, header->member_count);
-	if (header->reserved != 0)
-		return DAMAGED(why, "reserved word is not 0");
+	if (header->shards < 1 || header->shards > header->member_count || header->column >= header->shards)
+		return DAMAGED(why, "piece %u of %u, of %u members", header->column, header->shards, header->member_count);
 	if (SEGMENT_PAGE + header->layer_count * sizeof(struct segment_layer) > size_bytes)
 		return DAMAGED(why, "too small for its %u layers", header->layer_count);
 	return 0;
@@ -118,27 +133,33 @@ static int header_check(const struct segment_header *header, size_t size_bytes, 
 static int layout_check(const struct segment_header *header, const struct segment_layer *layers, char *base,
 			struct segment_place *places, struct line *why)
 {
-	uint64_t theta_total = 0, inner_total = 0;
+	struct segment_extent extent = {.layer_count = header->layer_count};
 	for (size_t i = 0; i < header->layer_count; i++) {
 		uint64_t size = *(const volatile uint64_t *)&layers[i].size;
-		if (size > DESCRIPTION_SIZE_MAX || theta_total > sizeof(float) * DESCRIPTION_SIZE_MAX)
-			return DAMAGED(why, "layer %zu has %" PRIu64 " elements", i, size);
-		if (layers[i].theta_offset != header->theta_offset + theta_total ||
-		    layers[i].inner_offset != header->inner_offset + inner_total ||
-		    layers[i].gradient_offset != header->gradient_offset + theta_total)
+		uint64_t whole_size = *(const volatile uint64_t *)&layers[i].whole_size;
+		if (whole_size > DESCRIPTION_SIZE_MAX || extent.theta_bytes > sizeof(float) * DESCRIPTION_SIZE_MAX)
+			return DAMAGED(why, "layer %zu has %" PRIu64 " elements", i, whole_size);
+		if (size != ring_shard_size(whole_size, header->shards, header->column))
+			return DAMAGED(why, "layer %zu has %" PRIu64 " elements of %" PRIu64 " here", i, size, whole_size);
+		if (layers[i].theta_offset != header->theta_offset + extent.theta_bytes ||
+		    layers[i].inner_offset != header->inner_offset + extent.inner_bytes ||
+		    layers[i].gradient_offset != header->gradient_offset + extent.theta_bytes)
 			return DAMAGED(why, "layer %zu lies elsewhere than its size says", i);
 		uint32_t owner = atomic_load_explicit(&layers[i].owner, memory_order_relaxed);
 		if (owner != SEGMENT_WORKER && owner != SEGMENT_DAEMON)
 			return DAMAGED(why, "layer %zu belongs to %u, expected %d or %d", i, owner, (int)SEGMENT_WORKER,
 				       (int)SEGMENT_DAEMON);
 		places[i].size = size;
-		theta_total += area_bytes(size, 1);
-		inner_total += area_bytes(size, header->inner_factor);
+		places[i].whole_size = whole_size;
+		extent.theta_bytes += area_bytes(size, 1);
+		extent.inner_bytes += area_bytes(size, header->inner_factor);
+		extent.slot_size = header->shards > 1 ? u64_max(extent.slot_size, whole_size) : 0;
 	}
-	struct segment_layout layout = layout_make(header->layer_count, theta_total, inner_total);
+	struct segment_layout layout = layout_make(&extent);
 	if (header->layers_offset != layout.layers_offset || header->steps_offset != layout.steps_offset ||
 	    header->theta_offset != layout.theta_offset || header->inner_offset != layout.inner_offset ||
-	    header->gradient_offset != layout.gradient_offset || header->size_bytes != layout.size_bytes)
+	    header->gradient_offset != layout.gradient_offset || header->slots_offset != layout.slots_offset ||
+	    header->slot_size != extent.slot_size || header->size_bytes != layout.size_bytes)
 		return DAMAGED(why, "offsets do not fit the layers' sizes");
 	/* The layout's end is the file's end, so everything below lies inside. */
 	char *theta = base + layout.theta_offset, *inner = base + layout.inner_offset;
@@ -170,7 +191,10 @@ static int segment_check(const struct mapping *mapping, struct segment *ret_segm
 				  .header = mapping->base,
 				  .layers = (struct segment_layer *)(base + SEGMENT_PAGE),
 				  .layer_count = header.layer_count,
-				  .inner_factor = header.inner_factor};
+				  .inner_factor = header.inner_factor,
+				  .column = header.column,
+				  .shards = header.shards,
+				  .slot_size = header.slot_size};
 	segment.places = calloc(segment.layer_count, sizeof(segment.places[0]));
 	if (!segment.places)
 		return line_fail(why, EDIT_ERROR_SYSTEM, "segment: no memory");
@@ -180,6 +204,7 @@ static int segment_check(const struct mapping *mapping, struct segment *ret_segm
 		return error;
 	}
 	segment.steps = (struct segment_step *)(base + header.steps_offset);
+	segment.slots = segment.shards > 1 ? (float *)(base + header.slots_offset) : NULL;
 	*ret_segment = segment;
 	return 0;
 }
@@ -194,15 +219,17 @@ static int segment_make(struct mapping *mapping, struct segment *ret_segment, st
 }
 
 int segment_create(const char *path, const struct description *description, uint64_t description_hash,
-		   uint32_t member_rank, uint32_t member_count, struct segment *ret_segment, struct line *why)
+		   const struct segment_seat *seat, struct segment *ret_segment, struct line *why)
 {
-	CHECK(member_rank < member_count);
-	struct segment_layout layout = layout_of(description);
+	CHECK(seat->rank < seat->count);
+	CHECK(seat->column < seat->shards);
+	struct segment_extent extent = extent_of(description, seat->shards, seat->column);
+	struct segment_layout layout = layout_make(&extent);
 	struct mapping mapping;
 	int error = mapping_create(path, layout.size_bytes, &mapping, why);
 	if (error)
 		return error;
-	segment_write(mapping.base, &layout, description, description_hash, member_rank, member_count);
+	segment_write(mapping.base, &layout, description, description_hash, seat, extent.slot_size);
 	error = mapping_rename(path, why);
 	if (error) {
 		mapping_close(&mapping);
@@ -258,6 +285,24 @@ size_t segment_layer_size(const struct segment *segment, size_t layer_index)
 {
 	CHECK(layer_index < segment->layer_count);
 	return segment->places[layer_index].size;
+}
+
+size_t segment_whole_size(const struct segment *segment, size_t layer_index)
+{
+	CHECK(layer_index < segment->layer_count);
+	return segment->places[layer_index].whole_size;
+}
+
+size_t segment_first(const struct segment *segment, size_t layer_index)
+{
+	return ring_shard_begin(segment_whole_size(segment, layer_index), segment->shards, segment->column);
+}
+
+float *segment_slot(const struct segment *segment, size_t slot)
+{
+	CHECK(slot < SEGMENT_SLOT_COUNT);
+	CHECK(segment->slots != NULL);
+	return segment->slots + slot * (area_bytes(segment->slot_size, 1) / sizeof(float));
 }
 
 bool segment_is_torn(const struct segment *segment, size_t layer_index)

@@ -35,6 +35,8 @@
 	  "upper bound of wire.window on this node, for its memory; 0: none")                                              \
 	X(MESH_SHARDS, "mesh.shards", COUNT, "", "1", 1, 1024,                                                             \
 	  "nodes that share one replica of the model; the same on all members")                                            \
+	X(MESH_PREFETCH, "mesh.prefetch", COUNT, "layers", "1", 0, 1,                                                      \
+	  "whole layers that are gathered before the worker needs them; the same on all members")                          \
 	X(CHECKPOINT_KEEP, "checkpoint.keep", COUNT, "", "3", 1, 1000, "newest checkpoints that are kept")                 \
 	X(CHECKPOINT_AT_END, "checkpoint.at_end", FLAG, "", "yes", 0, 1, "write a checkpoint when the run is finished")
 

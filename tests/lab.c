@@ -169,6 +169,8 @@ static void act(struct wire *wire, size_t rank, const struct action *action)
 	case ACTION_PAUSE: member->paused = true; break;
 	case ACTION_RESUME: member->paused = false; break;
 	case ACTION_CHECKPOINT: member->checkpoint_round = action->round; break;
+	case ACTION_COLLECTED:
+	case ACTION_SUMMED: break; /* nobody asks here */
 	case ACTION_NOTE:
 		if (member->note_count < LAB_NOTES_MAX)
 			member->notes[member->note_count++] = action->note;

@@ -37,6 +37,8 @@ static int all_make(void **state)
 	return description_set_inner(&description, 2, NULL);
 }
 
+static const struct segment_seat alone = {.count = 1, .shards = 1};
+
 static int all_remove(void **state)
 {
 	description_fini(&description);
@@ -45,7 +47,8 @@ static int all_remove(void **state)
 
 static void segment_make(struct segment *segment)
 {
-	assert_int_equal(segment_create(path, &description, 0x1122334455667788, 3, 4, segment, &why), 0);
+	const struct segment_seat seat = {.rank = 3, .count = 4, .shards = 1};
+	assert_int_equal(segment_create(path, &description, 0x1122334455667788, &seat, segment, &why), 0);
 }
 
 static void layout_is_as_documented(void **state)
@@ -55,17 +58,21 @@ static void layout_is_as_documented(void **state)
 	segment_make(&segment);
 	const struct segment_header *header = segment.header;
 	assert_memory_equal(header, "EDITSEG1", 8);
-	assert_int_equal(header->version, 2);
+	assert_int_equal(header->version, 3);
 	assert_int_equal(header->layer_count, 3);
 	assert_int_equal(header->layers_offset, 4096);
 	assert_int_equal(header->steps_offset, 4096 + 3 * sizeof(struct segment_layer));
-	assert_int_equal(header->theta_offset, 40960); /* 4096 + 192 + 1024 x 32, up to a page */
+	assert_int_equal(header->theta_offset, 40960); /* 4096 + 384 + 1024 x 32, up to a page */
 	assert_int_equal(header->inner_offset, 45056);
 	assert_int_equal(header->gradient_offset, 49152);
 	assert_int_equal(header->size_bytes, 53248);
 	assert_int_equal(header->inner_factor, 2);
 	assert_int_equal(header->member_rank, 3);
 	assert_int_equal(header->member_count, 4);
+	assert_int_equal(header->shards, 1);
+	assert_int_equal(header->column, 0);
+	assert_int_equal(header->slot_size, 0);
+	assert_int_equal(header->slots_offset, 53248);
 	assert_true(header->description_hash == 0x1122334455667788);
 	assert_true(atomic_load(&header->offer_step) == UINT64_MAX);
 	assert_int_equal(segment.layers[0].theta_offset, 40960);
@@ -78,7 +85,7 @@ static void layout_is_as_documented(void **state)
 	assert_int_equal(status.st_size, 53248);
 	assert_int_equal(status.st_mode & 0777, 0660);
 	assert_true((uint64_t)status.st_blocks * 512 >= 53248); /* reserved */
-	assert_int_equal(segment_size(&description), 53248);
+	assert_int_equal(segment_size(&description, 1), 53248);
 	segment_close(&segment);
 	segment_close(&segment);
 }
@@ -87,15 +94,21 @@ static void layout_is_as_documented(void **state)
 static void words_lie_where_the_document_says(void **state)
 {
 	(void)state;
-	assert_int_equal(offsetof(struct segment_header, description_hash), 80);
+	assert_int_equal(offsetof(struct segment_header, description_hash), 104);
 	assert_int_equal(offsetof(struct segment_header, offer_step), 128);
 	assert_int_equal(offsetof(struct segment_header, stop), 148);
 	assert_int_equal(offsetof(struct segment_header, gradients), 156);
 	assert_int_equal(offsetof(struct segment_header, handed_step), 224);
 	assert_int_equal(offsetof(struct segment_header, inner_step), 256);
+	assert_int_equal(offsetof(struct segment_header, epoch), 160);
+	assert_int_equal(offsetof(struct segment_header, summed), 184);
+	assert_int_equal(offsetof(struct segment_header, sums), 288);
+	assert_int_equal(offsetof(struct segment_header, calls), 320);
+	assert_int_equal(sizeof(struct segment_call), 64);
+	assert_int_equal(offsetof(struct segment_call, done), 24);
 	assert_int_equal(offsetof(struct segment_header, step), 192);
 	assert_int_equal(offsetof(struct segment_header, final_step), 244);
-	assert_int_equal(sizeof(struct segment_layer), 64);
+	assert_int_equal(sizeof(struct segment_layer), 128);
 	assert_int_equal(offsetof(struct segment_layer, begun_step), 16);
 	assert_int_equal(offsetof(struct segment_layer, size), 32);
 	assert_int_equal(sizeof(struct segment_step), 32);
@@ -125,6 +138,29 @@ static void what_one_mapping_writes_another_reads(void **state)
 	segment_close(&a);
 	segment_close(&b);
 	segment_close(&c);
+}
+
+/* 100, 0 and 1 elements in 3 pieces: 34 33 33, 0, 1 0 0. */
+static void segment_of_a_mesh_holds_pieces_and_slots(void **state)
+{
+	(void)state;
+	static const size_t sizes[3][3] = {{34, 0, 1}, {33, 0, 0}, {33, 0, 0}}, firsts[3] = {0, 34, 67};
+	for (uint32_t column = 0; column < 3; column++) {
+		struct segment segment;
+		const struct segment_seat seat = {.rank = 3 + column, .count = 6, .column = column, .shards = 3};
+		assert_int_equal(segment_create(path, &description, 1, &seat, &segment, &why), 0);
+		for (size_t l = 0; l < 3; l++) {
+			assert_int_equal(segment_layer_size(&segment, l), sizes[column][l]);
+			assert_int_equal(segment_whole_size(&segment, l), description.layers[l].size);
+		}
+		assert_int_equal(segment_first(&segment, 0), firsts[column]);
+		assert_int_equal(segment.slot_size, 100);
+		/* 448 bytes each, the last one within the file */
+		assert_ptr_equal(segment_slot(&segment, 1), segment_slot(&segment, 0) + 112);
+		segment_slot(&segment, SEGMENT_SLOT_COUNT - 1)[99] = 1;
+		assert_true(segment.mapping.size_bytes <= segment_size(&description, 3));
+		segment_close(&segment);
+	}
 }
 
 static void segment_without_inner_state_has_none(void **state)
@@ -160,27 +196,27 @@ static void every_damaged_word_is_refused(void **state)
 	(void)state;
 	static const uint64_t words[] = {0, 1, 64, 4096, UINT64_C(1) << 40, UINT64_C(1) << 62, UINT64_MAX - 63, UINT64_MAX};
 	for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
-		for (size_t offset = 0; offset < 64; offset += 8) /* up to gradient_offset */
+		for (size_t offset = 0; offset < 72; offset += 8) /* up to slots_offset */
 			if (offset != 8)
 				spoil(offset, &words[w], 8);
 		for (size_t layer = 0; layer < 3; layer++)
-			for (size_t offset = 32; offset < 64; offset += 8) /* size and offsets */
-				if (layer < 2 || offset > 32 || words[w] > 64) /* a last layer may be as large as its page */
-					spoil(4096 + layer * 64 + offset, &words[w], 8);
+			for (size_t offset = 32; offset < 72; offset += 8) /* sizes and offsets */
+				spoil(4096 + layer * 128 + offset, &words[w], 8);
+		spoil(96, &words[w], 8); /* slot_size */
 	}
 	static const uint32_t halves[] = {0, 5000, UINT32_C(1) << 31, UINT32_MAX};
 	for (size_t h = 0; h < sizeof(halves) / sizeof(halves[0]); h++) {
 		spoil(8, &halves[h], 4);          /* version */
 		spoil(12, &halves[h], 4);         /* layer_count */
 		if (halves[h] > 8)
-			spoil(64, &halves[h], 4); /* inner_factor */
-		spoil(72, &halves[h], 4);         /* member_count */
-		if (halves[h] > 3) {
-			spoil(68, &halves[h], 4); /* member_rank */
-			spoil(76, &halves[h], 4); /* reserved */
-		}
+			spoil(72, &halves[h], 4); /* inner_factor */
+		spoil(80, &halves[h], 4);         /* member_count */
+		spoil(84, &halves[h], 4);         /* shards */
+		spoil(88, &halves[h], 4);         /* column */
+		if (halves[h] > 3)
+			spoil(76, &halves[h], 4); /* member_rank */
 		for (size_t layer = 0; layer < 3; layer++)
-			spoil(4096 + layer * 64, &halves[h], 4); /* owner */
+			spoil(4096 + layer * 128, &halves[h], 4); /* owner */
 	}
 }
 
@@ -213,12 +249,12 @@ static void no_room_is_told_with_both_sizes_and_leaves_nothing(void **state)
 	description_add_layer(&huge, "huge", NULL);
 	assert_int_equal(description_add_tensor(&huge, "t", dims, 1, &why), 0);
 	const char *where = scratch_path("huge");
-	assert_int_equal(segment_create(where, &huge, 0, 0, 1, &segment, &why), EDIT_ERROR_FULL);
+	assert_int_equal(segment_create(where, &huge, 0, &alone, &segment, &why), EDIT_ERROR_FULL);
 	assert_non_null(strstr(why.text, "needs 8.0 TiB, the file system has "));
 	assert_int_equal(access(where, F_OK), -1);
 	assert_int_equal(access(scratch_path("huge.new"), F_OK), -1);
 	description_fini(&huge);
-	assert_int_equal(segment_create("/nonexistent/segment", &description, 0, 0, 1, &segment, &why), EDIT_ERROR_SYSTEM);
+	assert_int_equal(segment_create("/nonexistent/segment", &description, 0, &alone, &segment, &why), EDIT_ERROR_SYSTEM);
 }
 
 static void torn_layers_show(void **state)
@@ -414,6 +450,7 @@ int main(void)
 		cmocka_unit_test(layout_is_as_documented),
 		cmocka_unit_test(words_lie_where_the_document_says),
 		cmocka_unit_test(what_one_mapping_writes_another_reads),
+		cmocka_unit_test(segment_of_a_mesh_holds_pieces_and_slots),
 		cmocka_unit_test(segment_without_inner_state_has_none),
 		cmocka_unit_test(every_damaged_word_is_refused),
 		cmocka_unit_test(cut_and_foreign_files_are_refused),

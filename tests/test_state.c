@@ -41,7 +41,7 @@ static struct state make(const struct description *description)
 {
 	struct state state;
 	struct state_run run = {.round = 0, .settings = ring_settings_standard()};
-	assert_int_equal(state_create(path(), description, HASH, &state, &why), 0);
+	assert_int_equal(state_create(path(), description, HASH, &(struct segment_seat){.shards = 1}, &state, &why), 0);
 	for (size_t i = 0; i < LAYERS; i++)
 		for (size_t k = 0; k < state.places[i].size; k++)
 			state.places[i].anchor[k] = (float)(i + k) / 3;
@@ -71,7 +71,7 @@ static void commit_round(struct state *state, uint64_t round, size_t layer_count
 static int reopen(const struct description *description, uint64_t hash)
 {
 	struct state state;
-	int error = state_open(path(), description, hash, &state, &why);
+	int error = state_open(path(), description, hash, &(struct segment_seat){.shards = 1}, &state, &why);
 	if (!error)
 		state_close(&state);
 	return error;
@@ -87,7 +87,7 @@ static void committed_rounds_are_found_again_to_the_bit(void **context)
 	uint64_t hash = state_hash_layer(&state, 2);
 	state_close(&state);
 
-	assert_int_equal(state_open(path(), &description, HASH, &found, &why), 0);
+	assert_int_equal(state_open(path(), &description, HASH, &(struct segment_seat){.shards = 1}, &found, &why), 0);
 	assert_int_equal(found.head->run.round, 2);
 	assert_int_equal(found.head->run.offer_step, 20);
 	assert_true(found.head->run.settings.value[SYNC_INTERVAL] == 42);
@@ -106,7 +106,7 @@ static void state_that_was_never_begun_is_not_there(void **context)
 	(void)context;
 	struct description description = describe();
 	struct state state;
-	assert_int_equal(state_create(path(), &description, HASH, &state, &why), 0);
+	assert_int_equal(state_create(path(), &description, HASH, &(struct segment_seat){.shards = 1}, &state, &why), 0);
 	state_close(&state);
 	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_UNKNOWN);
 	description_fini(&description);

@@ -114,7 +114,8 @@ static void worker_attach(struct worker_end *end, uint64_t size_bytes)
 		bool is_new = segment_open(end->segment_path, &end->segment, &why) == EDIT_ERROR_UNKNOWN;
 		if (is_new) {
 			assert_int_equal(
-				segment_create(end->segment_path, &end->description, hash, 1, 4, &end->segment, &why), 0);
+				segment_create(end->segment_path, &end->description, hash,
+					       &(struct segment_seat){.rank = 1, .count = 4, .shards = 1}, &end->segment, &why), 0);
 			atomic_store(&end->segment.header->offer_step, atomic_load(&end->interval));
 		}
 		if (atomic_load(&end->is_damaging))

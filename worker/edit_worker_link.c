@@ -130,7 +130,7 @@ static int segment_take(struct edit_worker *worker, int fd)
 		       segment.layer_count == worker->description.layer_count &&
 		       segment.inner_factor == worker->description.inner_factor;
 	for (size_t i = 0; is_ours && i < segment.layer_count; i++)
-		is_ours = segment_layer_size(&segment, i) == worker->description.layers[i].size;
+		is_ours = segment_whole_size(&segment, i) == worker->description.layers[i].size;
 	if (!is_ours) {
 		segment_close(&segment);
 		line_fail(&worker->error, EDIT_ERROR_REFUSED, "the daemon's segment belongs to another description");

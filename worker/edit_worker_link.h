@@ -18,6 +18,13 @@ struct edit_worker_layer {
 	bool is_restoring;     /* torn; the daemon was asked for its anchor */
 };
 
+/* A slot of the segment that a whole layer passes through. */
+struct edit_worker_slot {
+	uint64_t call;  /* the collective that it was asked for; 0: free */
+	unsigned layer;
+	bool is_held;   /* theta: acquired and not released */
+};
+
 struct edit_worker {
 	struct sockaddr_un address;
 	struct description description;
@@ -31,6 +38,15 @@ struct edit_worker {
 	uint64_t boundary_us;     /* monotonic, of the last step boundary */
 	_Atomic int interrupted;
 	bool has_ended;           /* the round that no step follows is complete */
+	/* of a mesh */
+	struct edit_worker_slot slots[SEGMENT_SLOT_COUNT]; /* theta, then gradients */
+	uint64_t calls, epoch;    /* collectives asked for; the daemon that was asked */
+	unsigned next_gradient;   /* gradient slot to be used next */
+	unsigned *sequence, *recorded; /* [sequence_room] layers acquired in the last step, and in this one */
+	size_t sequence_count, recorded_count, sequence_room;
+	uint64_t *gradient_step;  /* [segment.layer_count] step, from 1, that the layer's gradient is of */
+	bool is_handed, is_final; /* this step's gradients are with the daemon; is the last step */
+	bool has_summed, wants_offer; /* this step's sum is known, and that all offer after it */
 	bool is_misused;          /* a call of no result was wrong; the next step_done tells */
 	struct line error;
 };

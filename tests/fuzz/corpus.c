@@ -152,7 +152,7 @@ static void segment_write(void)
 	}
 	CHECK(description_set_inner(&description, 2, NULL) == 0);
 	snprintf(path, sizeof(path), "%s/segment.made", folder);
-	CHECK(segment_create(path, &description, 1, 0, 1, &segment, NULL) == 0);
+	CHECK(segment_create(path, &description, 1, &(struct segment_seat){.rank = 0, .count = 1, .shards = 1}, &segment, NULL) == 0);
 	memcpy(bytes, segment.mapping.base, 192);
 	memcpy(bytes + 192, (char *)segment.mapping.base + SEGMENT_PAGE, 192);
 	file_write("segment", "good", bytes, sizeof(bytes));

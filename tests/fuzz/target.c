@@ -70,7 +70,7 @@ int target_description(const uint8_t *data, size_t size)
 	CHECK(bytes);
 	description_encode(&description, bytes);
 	CHECK(!memcmp(bytes, data, size));
-	CHECK(segment_size(&description) > sizeof(float) * description.size);
+	CHECK(segment_size(&description, 1) > sizeof(float) * description.size);
 	free(bytes);
 	description_fini(&description);
 	return 0;
@@ -95,7 +95,7 @@ static const char *segment_bytes(size_t *ret_size_bytes)
 			CHECK(description_add_tensor(&description, name, dims, 1, NULL) == 0);
 		}
 		CHECK(description_set_inner(&description, 2, NULL) == 0);
-		CHECK(segment_create(path, &description, 1, 0, 1, &segment, NULL) == 0);
+		CHECK(segment_create(path, &description, 1, &(struct segment_seat){.rank = 0, .count = 1, .shards = 1}, &segment, NULL) == 0);
 		size_bytes = segment.mapping.size_bytes;
 		bytes = malloc(size_bytes);
 		CHECK(bytes);
