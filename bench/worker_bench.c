@@ -14,6 +14,7 @@
 #include "worker/adamw.h"
 #include "worker/draw.h"
 #include "worker/kernels.h"
+#include "worker/llama.h"
 
 enum { WARMUP_STEPS = 2, SGEMM_SIZE = 1024, SGEMM_COUNT = 8 };
 
@@ -51,26 +52,29 @@ static double sgemm_rate(void)
 	return 2e-6 * (double)n * (double)n * (double)n / best_ms;
 }
 
-static size_t bind_parameters(struct llama *model, const struct llama_config *config)
+/* Makes pieces [llama_layer_count], whole layers. Returns the number of parameters. */
+static size_t bind_parameters(struct llama *model, const struct llama_config *config, struct adamw_piece *pieces)
 {
 	size_t total = 0;
 	for (unsigned layer = 0; layer < llama_layer_count(config); layer++) {
 		size_t size = llama_layer_size(config, layer);
 		float *theta = floats(3 * size);
 		llama_init(config, layer, 1, theta);
-		llama_bind(model, layer, theta, theta + size);
+		llama_bind(model, layer, theta);
+		pieces[layer] = (struct adamw_piece){
+			.count = size, .theta = theta, .inner = theta + size, .gradient = llama_gradient(model, layer)};
 		total += size;
 	}
 	return total;
 }
 
-static double step(struct llama *model, const uint32_t *tokens, unsigned batch, unsigned time, unsigned number)
+static double step(struct llama *model, const struct adamw_piece *pieces, const uint32_t *tokens, unsigned batch, unsigned time, unsigned number)
 {
 	const struct adamw adamw = adamw_standard();
 	double loss, norm;
 	llama_gradient_zero(model);
 	llama_accumulate(model, tokens, batch, time, 1, &loss);
-	llama_step(model, &adamw, 1e-3, number, &norm);
+	adamw_step(llama_config_of(model), pieces, &adamw, 1e-3, number, &norm);
 	return loss;
 }
 
@@ -96,14 +100,17 @@ int main(int argc, char **argv)
 		.rope_theta = 10000,
 		.tie_word_embeddings = true,
 	};
-	struct llama_limits limits = {n[5], n[6], 0, true};
+	struct llama_limits limits = {n[5], n[6], 0, true, false};
 	struct llama *model;
 	kernels_set_threads(1);
 	if (llama_new(&config, &limits, &model) != 0) {
 		fprintf(stderr, "worker_bench: no memory for the model\n");
 		return 1;
 	}
-	size_t parameters = bind_parameters(model, &config), count = (size_t)n[5] * (n[6] + 1);
+	struct adamw_piece *pieces = calloc(llama_layer_count(&config), sizeof *pieces);
+	if (!pieces)
+		return 1;
+	size_t parameters = bind_parameters(model, &config, pieces), count = (size_t)n[5] * (n[6] + 1);
 	uint32_t *tokens = calloc(count, sizeof *tokens);
 	if (!tokens)
 		return 1;
@@ -114,7 +121,7 @@ int main(int argc, char **argv)
 	printf("{\"parameters\": %zu, \"steps\": [", parameters);
 	for (unsigned i = 0; i < n[7] + WARMUP_STEPS; i++) {
 		double begin = clock_ms(CLOCK_MONOTONIC), cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
-		loss = step(model, tokens, n[5], n[6], i + 1);
+		loss = step(model, pieces, tokens, n[5], n[6], i + 1);
 		if (i >= WARMUP_STEPS)
 			printf("%s[%.3f, %.3f]", i > WARMUP_STEPS ? ", " : "", clock_ms(CLOCK_MONOTONIC) - begin,
 			       clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu);
@@ -125,7 +132,8 @@ int main(int argc, char **argv)
 	printf("], \"loss\": %.6f, \"sgemm_gflops\": %.1f, \"model_bytes\": %zu, \"peak_bytes\": %zu}\n", loss,
 	       before > after ? before : after, llama_memory_bytes(model), (size_t)usage.ru_maxrss * 1024);
 	for (unsigned layer = 0; layer < llama_layer_count(&config); layer++)
-		free(llama_theta(model, layer));
+		free(pieces[layer].theta);
+	free(pieces);
 	free(tokens);
 	llama_free(model);
 	return 0;

@@ -14,6 +14,7 @@
 #include "sim/memory.h"
 #include "worker/complain.h"
 #include "worker/kernels.h"
+#include "worker/llama.h"
 #include "worker/llama_config.h"
 #include "worker/llama_weights.h"
 
@@ -27,7 +28,7 @@ struct pupil {
 	uint32_t rank;
 	const struct layer *layers;
 	uint64_t inner_step;     /* steps before the optimiser's first */
-	float **inner; /* [layer_count][INNER_FACTOR x size] */
+	struct adamw_piece *pieces; /* [layer_count] whole layers; the gradient is the model's at hand */
 	enum task task;
 	uint64_t number;
 	uint64_t owed_number;    /* step whose mean gradient is still to be applied, before the task; 0: none */
@@ -110,9 +111,12 @@ static void compute_gradient(struct pupil *pupil, struct llama *model, uint32_t 
 /* AdamW with the gradient that the model holds. A change that it makes is proportional to the rate. */
 static void apply(struct pupil *pupil, struct llama *model, uint64_t number, double factor)
 {
-	double rate = factor * schedule_rate(&pupil->tuition->schedule, number - 1);
-	pupil->outcome.is_finite = llama_step(model, &pupil->tuition->adamw, rate, number - pupil->inner_step,
-					      &pupil->outcome.norm);
+	const struct tuition *tuition = pupil->tuition;
+	double rate = factor * schedule_rate(&tuition->schedule, number - 1);
+	for (unsigned l = 0; l < tuition->layer_count; l++)
+		pupil->pieces[l].gradient = llama_gradient(model, l);
+	pupil->outcome.is_finite = adamw_step(&tuition->config, pupil->pieces, &tuition->adamw, rate,
+					      number - pupil->inner_step, &pupil->outcome.norm);
 }
 
 /* Copies the gradient out of the model, with the ailments that it would have; or into it. */
@@ -137,7 +141,7 @@ static void run_pupil(struct job *job, unsigned thread)
 	struct llama *model = pupil->tuition->models[thread];
 	size_t middle = pupil->tuition->layer_count / 2;
 	for (unsigned l = 0; l < pupil->tuition->layer_count; l++)
-		llama_bind(model, l, pupil->layers[l].theta, pupil->inner[l]);
+		llama_bind(model, l, pupil->layers[l].theta);
 	if (pupil->owed_number > 0) {
 		exchange(pupil, model, false);
 		apply(pupil, model, pupil->owed_number, 1);
@@ -163,7 +167,7 @@ static void run_examination(struct job *job, unsigned thread)
 	char error[COMPLAINT_MAX];
 	double sum = 0;
 	for (unsigned l = 0; l < tuition->layer_count; l++)
-		llama_bind(model, l, examination->thetas[l], NULL);
+		llama_bind(model, l, examination->thetas[l]);
 	for (uint64_t done = 0; done < tuition->exam_count;) {
 		unsigned rows = (unsigned)u64_min(tuition->batch, tuition->exam_count - done);
 		for (unsigned row = 0; row < rows; row++, done++) {
@@ -313,11 +317,11 @@ void tuition_close(struct tuition *tuition)
 		free(tuition->initial[l]);
 		free(tuition->examination.thetas[l]);
 		for (uint32_t rank = 0; rank < tuition->scenario->host_count; rank++)
-			if (tuition->pupils[rank].inner)
-				free(tuition->pupils[rank].inner[l]);
+			if (tuition->pupils[rank].pieces)
+				free(tuition->pupils[rank].pieces[l].inner);
 	}
 	for (uint32_t rank = 0; rank < tuition->scenario->host_count; rank++)
-		free(tuition->pupils[rank].inner);
+		free(tuition->pupils[rank].pieces);
 	if (tuition->corpus.fd >= 0)
 		corpus_close(&tuition->corpus);
 	free(tuition->config_text);
@@ -348,9 +352,10 @@ void tuition_enrol(struct tuition *tuition, uint32_t rank, const struct layer *l
 				.tuition = tuition,
 				.rank = rank,
 				.layers = layers,
-				.inner = memory_take(tuition->layer_count, sizeof(float *))};
+				.pieces = memory_take(tuition->layer_count, sizeof *pupil->pieces)};
 	for (size_t l = 0; l < tuition->layer_count; l++) {
-		pupil->inner[l] = memory_take(INNER_FACTOR * layers[l].size, sizeof(float));
+		pupil->pieces[l] = (struct adamw_piece){.count = layers[l].size, .theta = layers[l].theta};
+		pupil->pieces[l].inner = memory_take(INNER_FACTOR * layers[l].size, sizeof(float));
 		memcpy(layers[l].theta, tuition->initial[l], layers[l].size * sizeof(float));
 	}
 }
@@ -407,7 +412,7 @@ void tuition_forget(struct tuition *tuition, uint32_t rank, size_t layer_index)
 {
 	struct pupil *pupil = &tuition->pupils[rank];
 	pool_wait(tuition->pool, &pupil->job);
-	memset(pupil->inner[layer_index], 0, INNER_FACTOR * pupil->layers[layer_index].size * sizeof(float));
+	memset(pupil->pieces[layer_index].inner, 0, INNER_FACTOR * pupil->layers[layer_index].size * sizeof(float));
 }
 
 void tuition_examine(struct tuition *tuition, const struct layer *layers)

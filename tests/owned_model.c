@@ -32,14 +32,20 @@ struct owned owned_new(const struct llama_config *config, struct llama_limits li
 	assert_int_equal(llama_new(config, &limits, &o.model), 0);
 	o.theta = calloc(layers, sizeof *o.theta);
 	o.inner = calloc(layers, sizeof *o.inner);
+	o.pieces = calloc(layers, sizeof *o.pieces);
 	assert_non_null(o.theta);
 	assert_non_null(o.inner);
+	assert_non_null(o.pieces);
 	for (unsigned layer = 0; layer < layers; layer++) {
 		o.theta[layer] = calloc(llama_layer_size(config, layer), sizeof(float));
 		o.inner[layer] = calloc(llama_layer_size(config, layer), 2 * sizeof(float));
 		assert_non_null(o.theta[layer]);
 		assert_non_null(o.inner[layer]);
-		llama_bind(o.model, layer, o.theta[layer], o.inner[layer]);
+		llama_bind(o.model, layer, o.theta[layer]);
+		o.pieces[layer] = (struct adamw_piece){
+			.count = llama_layer_size(config, layer), .theta = o.theta[layer], .inner = o.inner[layer]};
+		if (limits.training)
+			o.pieces[layer].gradient = llama_gradient(o.model, layer);
 		llama_init(config, layer, 1, o.theta[layer]);
 	}
 	return o;
@@ -53,6 +59,7 @@ void owned_free(struct owned *o)
 	}
 	free(o->theta);
 	free(o->inner);
+	free(o->pieces);
 	llama_free(o->model);
 }
 
@@ -77,11 +84,9 @@ static int note_acquire(void *arg, unsigned layer)
 
 static void note_release(void *arg, unsigned layer) { note(arg, 'r', layer); }
 static void note_done(void *arg, unsigned layer) { note(arg, 'd', layer); }
-static void note_begin(void *arg, unsigned layer) { note(arg, 'b', layer); }
-static void note_end(void *arg, unsigned layer) { note(arg, 'e', layer); }
 
 struct llama_hooks journal_hooks(struct journal *journal)
 {
-	return (struct llama_hooks){.acquire = note_acquire, .release = note_release, .gradient_done = note_done, .step_begin = note_begin,
-				    .step_end = note_end, .arg = journal};
+	return (struct llama_hooks){
+		.acquire = note_acquire, .release = note_release, .gradient_done = note_done, .arg = journal};
 }

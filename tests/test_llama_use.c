@@ -13,6 +13,7 @@
 
 #include "tests/near.h"
 #include "tests/owned_model.h"
+#include "worker/draw.h"
 #include "worker/kernels.h"
 
 /* ---- The step ---- */
@@ -21,30 +22,26 @@ static void nonfinite_gradient_takes_no_step(void **state)
 {
 	const float bad[] = {NAN, INFINITY, -INFINITY};
 	struct adamw adamw = adamw_standard();
-	struct journal journal = {.refused_layer = -1};
-	struct llama_hooks hooks = journal_hooks(&journal);
 	(void)state;
-	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 4, 0, true});
+	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 4, 0, true, false});
 	size_t count = llama_layer_size(&SMALL, 1);
 	float *before = calloc(count, sizeof *before);
 	assert_non_null(before);
 	memcpy(before, o.theta[1], count * sizeof(float));
-	llama_set_hooks(o.model, &hooks);
 	for (size_t i = 0; i < 3; i++) {
 		double norm = 0;
 		llama_gradient_zero(o.model);
 		llama_gradient(o.model, 1)[0] = 1;
 		llama_gradient(o.model, 2)[3] = bad[i];
-		assert_false(llama_step(o.model, &adamw, 1e-3, 1, &norm));
+		assert_false(adamw_step(&SMALL, o.pieces, &adamw, 1e-3, 1, &norm));
 		assert_true(!isfinite(norm));
 		assert_memory_equal(o.theta[1], before, count * sizeof(float));
 		for (size_t j = 0; j < 2 * count; j++)
 			assert_true(o.inner[1][j] == 0);
 	}
-	assert_string_equal(journal.text, "");
 	llama_gradient(o.model, 2)[3] = 0;
 	double norm;
-	assert_true(llama_step(o.model, &adamw, 1e-3, 1, &norm));
+	assert_true(adamw_step(&SMALL, o.pieces, &adamw, 1e-3, 1, &norm));
 	assert_memory_not_equal(o.theta[1], before, count * sizeof(float));
 	free(before);
 	owned_free(&o);
@@ -55,18 +52,74 @@ static void clipping_bounds_the_first_moment(void **state)
 	struct adamw adamw = adamw_standard();
 	double norm;
 	(void)state;
-	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 4, 0, true});
+	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 4, 0, true, false});
 	for (unsigned clipped = 0; clipped < 2; clipped++) {
 		adamw.clip_norm = clipped ? 1 : 0;
 		memset(o.inner[1], 0, 2 * llama_layer_size(&SMALL, 1) * sizeof(float));
 		llama_gradient_zero(o.model);
 		llama_gradient(o.model, 1)[0] = 30;
 		llama_gradient(o.model, 2)[0] = 40;
-		assert_true(llama_step(o.model, &adamw, 1e-3, 1, &norm));
+		assert_true(adamw_step(&SMALL, o.pieces, &adamw, 1e-3, 1, &norm));
 		assert_relative("norm", clipped, norm, 50, 1e-7);
 		assert_relative("m", clipped, (double)o.inner[1][0], clipped ? 0.1 * 0.6 : 3, 1e-6);
 	}
 	owned_free(&o);
+}
+
+/* Elements of a layer of SMALL from first on, in memory of their own, as a node of several has them. */
+static struct adamw_piece piece_new(const struct owned *o, unsigned layer, size_t first, size_t count)
+{
+	size_t size = llama_layer_size(&SMALL, layer);
+	float *block = calloc(4 * count + 1, sizeof *block);
+	assert_non_null(block);
+	struct adamw_piece piece = {first, count, block, block + count, block + 3 * count};
+	memcpy(piece.theta, o->theta[layer] + first, count * sizeof(float));
+	memcpy(piece.inner, o->inner[layer] + first, count * sizeof(float));
+	memcpy(piece.inner + count, o->inner[layer] + size + first, count * sizeof(float));
+	memcpy(piece.gradient, o->pieces[layer].gradient + first, count * sizeof(float));
+	return piece;
+}
+
+static void assert_piece(const struct owned *o, unsigned layer, const struct adamw_piece *piece)
+{
+	const float *v = o->inner[layer] + llama_layer_size(&SMALL, layer);
+	size_t bytes = piece->count * sizeof(float);
+	assert_memory_equal(piece->theta, o->theta[layer] + piece->first, bytes);
+	assert_memory_equal(piece->inner, o->inner[layer] + piece->first, bytes);
+	assert_memory_equal(piece->inner + piece->count, v + piece->first, bytes);
+}
+
+/* Pieces of every size, begun at every element of the first tensors: norms and matrices meet inside them. */
+static void pieces_are_stepped_as_the_whole_to_the_bit(void **state)
+{
+	enum { CUTS = 150, STEPS = 2 };
+	struct adamw adamw = adamw_standard();
+	struct adamw_update update;
+	double norm;
+	(void)state;
+	for (unsigned cut = 0; cut < CUTS; cut++) {
+		struct owned o = owned_new(&SMALL, (struct llama_limits){1, 4, 0, true, false});
+		unsigned layer = 1 + cut % 3;
+		size_t size = llama_layer_size(&SMALL, layer), begin = (cut * 7) % (size / 2), end = size - cut * cut % (size / 2);
+		const size_t borders[] = {0, begin, begin, end, size};
+		struct adamw_piece pieces[4];
+		for (unsigned l = 0; l < llama_layer_count(&SMALL); l++)
+			draw_normals(cut, l, 1, o.pieces[l].gradient, llama_layer_size(&SMALL, l));
+		for (unsigned i = 0; i < 4; i++)
+			pieces[i] = piece_new(&o, layer, borders[i], borders[i + 1] - borders[i]);
+		assert_relative("squares", cut, adamw_square_sum(pieces, 4), adamw_square_sum(o.pieces + layer, 1), 1e-12);
+		for (unsigned step = 1; step <= STEPS; step++) {
+			assert_true(adamw_step(&SMALL, o.pieces, &adamw, 1e-3, step, &norm));
+			assert_true(adamw_begin(&adamw, norm, 1e-3, step, &update));
+			for (unsigned i = 0; i < 4; i++)
+				adamw_step_piece(&SMALL, layer, &pieces[i], &update);
+		}
+		for (unsigned i = 0; i < 4; i++) {
+			assert_piece(&o, layer, &pieces[i]);
+			free(pieces[i].theta);
+		}
+		owned_free(&o);
+	}
 }
 
 static void schedule_warms_up_then_follows_cosine(void **state)
@@ -95,8 +148,8 @@ static void check_extend(const unsigned *pieces, size_t piece_count)
 	assert_non_null(all);
 	assert_non_null(next);
 	fill_tokens(tokens, TIME, vocab_size);
-	struct owned whole = owned_new(&SMALL, (struct llama_limits){1, TIME, 0, false});
-	struct owned parts = owned_new(&SMALL, (struct llama_limits){2, 35, TIME, false}); /* 70 rows at a time */
+	struct owned whole = owned_new(&SMALL, (struct llama_limits){1, TIME, 0, false, false});
+	struct owned parts = owned_new(&SMALL, (struct llama_limits){2, 35, TIME, false, false}); /* 70 rows at a time */
 	assert_int_equal(llama_logits(whole.model, tokens, 1, TIME, all), 0);
 	for (unsigned turn = 0; turn < 2; turn++) {
 		unsigned done = 0;
@@ -140,7 +193,7 @@ static void refused_extension_leaves_the_sequence(void **state)
 	unsigned uses = 0;
 	(void)state;
 	fill_tokens(tokens, TIME, SMALL.vocab_size);
-	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 10, TIME, false});
+	struct owned o = owned_new(&SMALL, (struct llama_limits){1, 10, TIME, false, false});
 	assert_int_equal(llama_extend(o.model, tokens, TIME, once), 0);
 	llama_rewind(o.model);
 	assert_int_equal(llama_extend(o.model, tokens, 3, again), 0);
@@ -171,7 +224,7 @@ static void choice_follows_temperature(void **state)
 static size_t memory_of(unsigned time)
 {
 	struct llama *model;
-	assert_int_equal(llama_new(&SMALL, &(struct llama_limits){1, time, 0, true}, &model), 0);
+	assert_int_equal(llama_new(&SMALL, &(struct llama_limits){1, time, 0, true, false}, &model), 0);
 	size_t bytes = llama_memory_bytes(model);
 	llama_free(model);
 	return bytes;
@@ -184,6 +237,31 @@ static void memory_grows_with_the_context_and_not_with_its_square(void **state)
 	for (unsigned time = 256; time <= 4096; time *= 2) {
 		size_t before = memory_of(time) - memory_of(time / 2), after = memory_of(2 * time) - memory_of(time);
 		assert_true((double)after < 2.01 * (double)before);
+	}
+}
+
+/* What passing by spares: the gradients of all layers but the largest and, if it gathers from the loss on, the embedding. */
+static void layers_that_pass_by_need_one_gradient(void **state)
+{
+	enum { LINE = 64 / sizeof(float) };
+	(void)state;
+	for (unsigned tied = 0; tied < 2; tied++) {
+		struct llama_config config = SMALL;
+		config.tie_word_embeddings = tied == 1;
+		size_t bytes[2], spared = 0, largest = 0;
+		for (unsigned passing = 0; passing < 2; passing++) {
+			struct llama *model;
+			const struct llama_limits limits = {1, 16, 0, true, passing == 1};
+			assert_int_equal(llama_new(&config, &limits, &model), 0);
+			bytes[passing] = llama_memory_bytes(model);
+			llama_free(model);
+		}
+		for (unsigned layer = tied; layer < llama_layer_count(&config); layer++) {
+			size_t size = (llama_layer_size(&config, layer) + LINE - 1) / LINE * LINE;
+			spared += size;
+			largest = size > largest ? size : largest;
+		}
+		assert_int_equal(bytes[0] - bytes[1], (spared - largest) * sizeof(float));
 	}
 }
 
@@ -247,11 +325,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nonfinite_gradient_takes_no_step),
 		cmocka_unit_test(clipping_bounds_the_first_moment),
+		cmocka_unit_test(pieces_are_stepped_as_the_whole_to_the_bit),
 		cmocka_unit_test(schedule_warms_up_then_follows_cosine),
 		cmocka_unit_test(cached_generation_equals_full_forward),
 		cmocka_unit_test(refused_extension_leaves_the_sequence),
 		cmocka_unit_test(choice_follows_temperature),
 		cmocka_unit_test(memory_grows_with_the_context_and_not_with_its_square),
+		cmocka_unit_test(layers_that_pass_by_need_one_gradient),
 		cmocka_unit_test(tensors_cover_each_layer_exactly),
 		cmocka_unit_test(initial_parameters_follow_the_seed_alone),
 	};

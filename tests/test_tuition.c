@@ -15,7 +15,7 @@
 #include "sim/cluster.h"
 #include "sim/machine.h"
 #include "tests/scratch.h"
-#include "worker/llama_config.h"
+#include "worker/llama.h"
 
 enum { STEPS = 12, BATCH = 4, CONTEXT = 16, LAYERS_MAX = 8 };
 
@@ -102,11 +102,14 @@ static double train_plainly(const struct scenario *scenario, struct desk *desk)
 	assert_int_equal(corpus_open(&corpus, scenario->text[DATA_FILE], &options, true, error, sizeof error), 0);
 	const struct llama_limits limits = {.batch = BATCH, .time = CONTEXT, .training = true};
 	assert_int_equal(llama_new(&config, &limits, &model), 0);
-	float *inner[LAYERS_MAX];
+	struct adamw_piece pieces[LAYERS_MAX];
 	for (unsigned l = 0; l < desk->count; l++) {
-		inner[l] = calloc(2 * desk->layers[l].size, sizeof(float));
+		size_t size = desk->layers[l].size;
+		pieces[l] = (struct adamw_piece){.count = size, .theta = desk->layers[l].theta};
+		pieces[l].inner = calloc(2 * size, sizeof(float));
+		pieces[l].gradient = llama_gradient(model, l);
 		llama_init(&config, l, 9, desk->layers[l].theta);
-		llama_bind(model, l, desk->layers[l].theta, inner[l]);
+		llama_bind(model, l, desk->layers[l].theta);
 	}
 	const struct schedule schedule = {.peak = 0.01, .floor = 0.001, .warmup_steps = 3, .total_steps = STEPS};
 	const struct corpus_part part = {9, 0, 1};
@@ -119,11 +122,11 @@ static double train_plainly(const struct scenario *scenario, struct desk *desk)
 						       sizeof error), 0);
 		llama_gradient_zero(model);
 		assert_int_equal(llama_accumulate(model, tokens, BATCH, CONTEXT, 1, &loss), 0);
-		assert_true(llama_step(model, &adamw, schedule_rate(&schedule, step), step + 1, &norm));
+		assert_true(adamw_step(&config, pieces, &adamw, schedule_rate(&schedule, step), step + 1, &norm));
 		sum += loss;
 	}
 	for (unsigned l = 0; l < desk->count; l++)
-		free(inner[l]);
+		free(pieces[l].inner);
 	llama_free(model);
 	corpus_close(&corpus);
 	return sum / STEPS;

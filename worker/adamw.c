@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "core/vec.h"
-#include "worker/kernels.h"
 
 struct adamw adamw_standard(void)
 {
@@ -24,47 +23,21 @@ double schedule_rate(const struct schedule *schedule, uint64_t step)
 	return schedule->floor + (schedule->peak - schedule->floor) * (1 + cos(pi * part)) / 2;
 }
 
-static double gradient_norm(const struct llama *model)
+double adamw_square_sum(const struct adamw_piece *pieces, unsigned piece_count)
 {
-	const struct llama_config *config = llama_config_of(model);
 	double sum = 0;
-	for (unsigned layer = 0; layer < llama_layer_count(config); layer++)
-		sum += vec_square_sum(llama_gradient(model, layer), llama_layer_size(config, layer));
-	return sqrt(sum);
+	for (unsigned i = 0; i < piece_count; i++)
+		sum += vec_square_sum(pieces[i].gradient, pieces[i].count);
+	return sum;
 }
 
-static void tensor_step(const struct llama *model, const struct llama_tensor *tensor, struct adamw_update update)
+bool adamw_begin(const struct adamw *adamw, double norm, double rate, uint64_t number, struct adamw_update *ret_update)
 {
-	float *inner = llama_inner(model, tensor->layer);
-	float *v = inner + llama_layer_size(llama_config_of(model), tensor->layer);
-	if (tensor->rank == 1)
-		update.decay = 1;
-	adamw_update(llama_theta(model, tensor->layer) + tensor->offset, inner + tensor->offset, v + tensor->offset,
-		     llama_gradient(model, tensor->layer) + tensor->offset, tensor->size, &update);
-}
-
-static void layer_step(const struct llama *model, unsigned layer, struct adamw_update update)
-{
-	const struct llama_config *config = llama_config_of(model);
-	for (unsigned index = 0; index < llama_tensor_count(config); index++) {
-		struct llama_tensor tensor;
-		llama_tensor_at(config, index, &tensor);
-		if (tensor.layer == layer)
-			tensor_step(model, &tensor, update);
-	}
-}
-
-bool llama_step(struct llama *model, const struct adamw *adamw, double rate, uint64_t number, double *ret_norm)
-{
-	const struct llama_config *config = llama_config_of(model);
-	const struct llama_hooks *hooks = llama_hooks_of(model);
-	double norm = gradient_norm(model);
 	CHECK(number >= 1);
-	*ret_norm = norm;
 	if (!isfinite(norm))
 		return false;
 	bool is_clipped = adamw->clip_norm > 0 && adamw->clip_norm < norm + 1e-6;
-	struct adamw_update update = {
+	*ret_update = (struct adamw_update){
 		.gradient_scale = is_clipped ? (float)(adamw->clip_norm / (norm + 1e-6)) : 1,
 		.decay = (float)(1 - rate * adamw->weight_decay),
 		.beta1 = (float)adamw->beta1,
@@ -75,12 +48,43 @@ bool llama_step(struct llama *model, const struct adamw *adamw, double rate, uin
 		.root_bias = (float)(1 / sqrt(1 - pow(adamw->beta2, (double)number))),
 		.eps = (float)adamw->eps,
 	};
-	for (unsigned layer = 0; layer < llama_layer_count(config); layer++) {
-		if (hooks->step_begin)
-			hooks->step_begin(hooks->arg, layer);
-		layer_step(model, layer, update);
-		if (hooks->step_end)
-			hooks->step_end(hooks->arg, layer);
+	return true;
+}
+
+/* The part of the piece that lies in the tensor. */
+static void tensor_step(const struct llama_tensor *tensor, const struct adamw_piece *piece, struct adamw_update update)
+{
+	size_t begin = size_max(tensor->offset, piece->first);
+	size_t end = size_min(tensor->offset + tensor->size, piece->first + piece->count);
+	if (begin >= end)
+		return;
+	if (tensor->rank == 1)
+		update.decay = 1;
+	size_t at = begin - piece->first;
+	adamw_update(piece->theta + at, piece->inner + at, piece->inner + piece->count + at, piece->gradient + at,
+		     end - begin, &update);
+}
+
+void adamw_step_piece(const struct llama_config *config, unsigned layer, const struct adamw_piece *piece,
+		      const struct adamw_update *update)
+{
+	for (unsigned index = 0; index < llama_tensor_count(config); index++) {
+		struct llama_tensor tensor;
+		llama_tensor_at(config, index, &tensor);
+		if (tensor.layer == layer)
+			tensor_step(&tensor, piece, *update);
 	}
+}
+
+bool adamw_step(const struct llama_config *config, const struct adamw_piece *pieces, const struct adamw *adamw,
+		double rate, uint64_t number, double *ret_norm)
+{
+	unsigned layer_count = llama_layer_count(config);
+	struct adamw_update update;
+	*ret_norm = sqrt(adamw_square_sum(pieces, layer_count));
+	if (!adamw_begin(adamw, *ret_norm, rate, number, &update))
+		return false;
+	for (unsigned layer = 0; layer < layer_count; layer++)
+		adamw_step_piece(config, layer, &pieces[layer], &update);
 	return true;
 }

@@ -263,6 +263,29 @@ float *edit_worker_inner(struct edit_worker *worker, unsigned layer)
 	return has_layer(worker, layer) ? segment_inner(&worker->segment, layer) : NULL;
 }
 
+unsigned edit_worker_shards(const struct edit_worker *worker)
+{
+	(void)worker;
+	return 1;
+}
+
+float *edit_worker_piece(struct edit_worker *worker, unsigned layer, size_t *ret_first, size_t *ret_count)
+{
+	if (!has_layer(worker, layer))
+		return NULL;
+	*ret_first = 0;
+	*ret_count = segment_layer_size(&worker->segment, layer);
+	return segment_theta(&worker->segment, layer);
+}
+
+int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum)
+{
+	int result = demand_attached(worker, true);
+	if (!result)
+		*ret_sum = value;
+	return result;
+}
+
 int edit_worker_ready(struct edit_worker *worker)
 {
 	int result = demand_attached(worker, true);

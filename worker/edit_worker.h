@@ -6,16 +6,20 @@
  * Life of a worker:
  *
  *     edit_worker_new -> describe (layers, tensors, facts, config) -> edit_worker_attach
- *       if not edit_worker_is_resumed: write initial theta of every layer, zero the inner state
+ *       if not edit_worker_is_resumed: write initial theta of every piece, zero the inner state
  *     edit_worker_ready
  *     for each step, from edit_worker_step() on:
  *       forward:   for each layer in order: edit_worker_acquire(l), compute with theta, (edit_worker_release(l))
  *       backward
  *       if edit_worker_averages_gradients(): edit_worker_offer_gradient(l) for each layer, last one first, as soon as the backward
  *         pass has done with it, then edit_worker_mean_gradient(l) for each: all members step with the same gradients
- *       for each layer: edit_worker_step_begin(l), change theta and inner state, edit_worker_step_end(l)
+ *       edit_worker_sum of the squares of the pieces' gradients: the norm by which all clip
+ *       for each layer: edit_worker_step_begin(l), change theta and inner state of the piece, edit_worker_step_end(l)
  *       edit_worker_step_done(loss, tokens): may offer all layers; returns EDIT_WORKER_STOP when training shall end
  *     edit_worker_finish -> edit_worker_free
+ *
+ * A replica of the model may be cut over edit_worker_shards() nodes: each has whole layers only while it uses them, and steps
+ * its own piece of each (edit_worker_piece). With one node the piece is the layer, and nothing else differs.
  *
  * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line.
  * One thread uses a worker at a time (but see edit_worker_interrupt). Death of the daemon is not an error: calls
@@ -80,9 +84,16 @@ unsigned edit_worker_count(const struct edit_worker *worker);
 uint64_t edit_worker_step(const struct edit_worker *worker);
 /* Completed rounds. */
 uint64_t edit_worker_round(const struct edit_worker *worker);
-/* theta: float32 [size of the layer]; 64-byte aligned; stays in place until free. */
+/* Nodes over which this member's replica is cut, at least 1. */
+unsigned edit_worker_shards(const struct edit_worker *worker);
+/* theta: float32 [size of the layer]; 64-byte aligned. With one shard it is the worker's to change and stays in place until free.
+ * With more it is to be read only, there from acquire to release of the layer, and elsewhere each time. */
 float *edit_worker_theta(struct edit_worker *worker, unsigned layer);
-/* Inner state: float32 [factor x size]. NULL if factor is 0. */
+/* The part of the layer that this worker fills and steps, elements [*ret_first, *ret_first + *ret_count) of it: their theta,
+ * float32 [*ret_count], which stays in place until free. *ret_count may be 0; with one shard it is the whole layer. NULL if there
+ * is no such layer, or not attached. */
+float *edit_worker_piece(struct edit_worker *worker, unsigned layer, size_t *ret_first, size_t *ret_count);
+/* Inner state of the piece: float32 [factor x count]. NULL if factor is 0. */
 float *edit_worker_inner(struct edit_worker *worker, unsigned layer);
 /* Says that theta is in place; the ring may take it as anchor 0. Returns when the message is sent. */
 int edit_worker_ready(struct edit_worker *worker);
@@ -95,21 +106,25 @@ int edit_worker_ready(struct edit_worker *worker);
 int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *ret_nonfinite_round);
 /* The layer is not needed any more in this pass. */
 void edit_worker_release(struct edit_worker *worker, unsigned layer);
-/* Bracket every change of a layer's theta and inner state: a worker killed between them leaves a layer that is torn,
+/* Bracket every change of a piece's theta and inner state: a worker killed between them leaves a layer that is torn,
  * and the next worker gets its anchor again. */
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer);
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer);
-/* 1 if the gradients of the step in progress are averaged over all members. Settled once the forward pass has acquired all
- * layers. */
+/* 1 if the gradients of the step in progress are averaged over all members; always with more than one shard. Otherwise settled
+ * once the forward pass has acquired all layers. */
 int edit_worker_averages_gradients(const struct edit_worker *worker);
 /* Hands over a layer's gradient, float32 [size of the layer], last layer first; copies it and returns at once. The layer's theta
- * must not be changed, nor the layer acquired, until edit_worker_mean_gradient has returned it. is_final: this is the last step. The
+ * must not be changed, nor the layer acquired, until edit_worker_mean_gradient has returned it. With more than one shard, after every
+ * backward pass of a step: they are added up, and the layer may be acquired in between. is_final: this is the last step. The
  * first call after edit_worker_averages_gradients has become 1 sets the inner state of all layers to 0: members begin with equal
  * ones (see edit_worker_inner_step). */
 int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final);
-/* Waits for the mean over the members and copies it to gradient [size of the layer]. If nobody's was finite its first element is
- * NaN: then no member takes a step. EDIT_WORKER_STOP when training shall end. */
+/* Waits for the mean over the members and copies the piece's part of it to gradient [count of the piece]. If nobody's was finite its
+ * first element is NaN: then no member takes a step. EDIT_WORKER_STOP when training shall end. */
 int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient);
+/* Sum of value over the nodes of the replica, each with the same bits; value itself with one shard. Once per step, before any layer
+ * is stepped. EDIT_WORKER_STOP when training shall end: then ret_sum is as it was. */
+int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum);
 /* The step at which the inner state was last set to 0 (0: at the begin): what a bias correction counts from. */
 uint64_t edit_worker_inner_step(const struct edit_worker *worker);
 /* A local step is done: mean loss in nats per token (NaN if unknown), tokens trained on. Waits while training is

@@ -51,11 +51,27 @@ static void cut_saved(const struct llama *model, struct saved *saved, struct cut
 	saved->gate_up = cut(cutter, rows, 2 * model->intermediate);
 }
 
+/* One for each layer, or, with limits.passing, one that is large enough for any. The loss adds to a tied embedding's long
+ * before its turn comes. */
+static void cut_gradients(struct llama *model, struct cutter *cutter)
+{
+	unsigned own_count = !model->limits.passing ? model->layer_count : model->config.tie_word_embeddings ? 1 : 0;
+	size_t largest = 0;
+	for (unsigned layer = 0; layer < own_count; layer++)
+		model->gradient[layer] = cut(cutter, llama_layer_size(&model->config, layer), 1);
+	if (own_count == model->layer_count)
+		return;
+	for (unsigned layer = own_count; layer < model->layer_count; layer++)
+		largest = size_max(largest, llama_layer_size(&model->config, layer));
+	float *shared = cut(cutter, largest, 1);
+	for (unsigned layer = own_count; layer < model->layer_count; layer++)
+		model->gradient[layer] = shared;
+}
+
 static void cut_training(struct llama *model, struct cutter *cutter)
 {
 	size_t rows = model->row_limit;
-	for (unsigned layer = 0; layer < model->layer_count; layer++)
-		model->gradient[layer] = cut(cutter, llama_layer_size(&model->config, layer), 1);
+	cut_gradients(model, cutter);
 	model->d_residual = cut(cutter, rows, model->hidden);
 	model->d_normal = cut(cutter, size_max(model->chunk_rows, model->logit_rows), model->hidden);
 	model->d_attended = cut(cutter, rows, model->query_width);
@@ -141,10 +157,9 @@ static int allocate(struct llama *model)
 {
 	struct cutter cutter = {0};
 	model->theta = calloc(model->layer_count, sizeof *model->theta);
-	model->inner = calloc(model->layer_count, sizeof *model->inner);
 	model->gradient = calloc(model->layer_count, sizeof *model->gradient);
 	model->saved = calloc(model->block_count, sizeof *model->saved);
-	if (!model->theta || !model->inner || !model->gradient || !model->saved)
+	if (!model->theta || !model->gradient || !model->saved)
 		return EDIT_ERROR_SYSTEM;
 	cut_all(model, &cutter);
 	if (cutter.is_too_big)
@@ -163,6 +178,7 @@ int llama_new(const struct llama_config *config, const struct llama_limits *limi
 {
 	CHECK(limits->batch >= 1);
 	CHECK(limits->time >= 1);
+	CHECK(limits->training || !limits->passing);
 	CHECK(config->head_dim % 2 == 0);
 	CHECK(config->head_count % config->kv_head_count == 0);
 	struct llama *model = calloc(1, sizeof *model);
@@ -188,7 +204,6 @@ void llama_free(struct llama *model)
 	free(model->block);
 	free(model->saved);
 	free(model->gradient);
-	free(model->inner);
 	free(model->theta);
 	free(model);
 }
@@ -203,33 +218,15 @@ size_t llama_memory_bytes(const struct llama *model)
 	return model->block_bytes;
 }
 
-void llama_bind(struct llama *model, unsigned layer, float *theta, float *inner)
+void llama_bind(struct llama *model, unsigned layer, const float *theta)
 {
 	CHECK(layer < model->layer_count);
 	model->theta[layer] = theta;
-	model->inner[layer] = inner;
-}
-
-float *llama_theta(const struct llama *model, unsigned layer)
-{
-	CHECK(layer < model->layer_count);
-	return model->theta[layer];
-}
-
-float *llama_inner(const struct llama *model, unsigned layer)
-{
-	CHECK(layer < model->layer_count);
-	return model->inner[layer];
 }
 
 void llama_set_hooks(struct llama *model, const struct llama_hooks *hooks)
 {
 	model->hooks = hooks ? *hooks : (struct llama_hooks){0};
-}
-
-const struct llama_hooks *llama_hooks_of(const struct llama *model)
-{
-	return &model->hooks;
 }
 
 int llama_hold(const struct llama *model, unsigned layer)
@@ -252,6 +249,6 @@ float *llama_gradient(const struct llama *model, unsigned layer)
 
 void llama_gradient_zero(struct llama *model)
 {
-	for (unsigned layer = 0; layer < model->layer_count; layer++)
+	for (unsigned layer = 0; !model->limits.passing && layer < model->layer_count; layer++)
 		memset(llama_gradient(model, layer), 0, llama_layer_size(&model->config, layer) * sizeof(float));
 }

@@ -4,9 +4,10 @@
 /* A Llama decoder on the CPU in float32: loss, gradients, evaluation and generation.
  *
  *     llama_new -> llama_bind (each layer) -> for each step:
- *         llama_gradient_zero, llama_accumulate for each micro batch, then llama_step (worker/adamw.h)
+ *         llama_gradient_zero, llama_accumulate for each micro batch, then AdamW (worker/adamw.h)
  *
- * Parameters belong to the caller, one block per layer (worker/llama_layout.h); gradients and activations belong to
+ * Parameters belong to the caller, one block per layer (worker/llama_layout.h), and are read between a layer's acquire
+ * and release alone, so that layers may pass by: bound anew at each acquire. Gradients and activations belong to
  * the model, in one block taken by llama_new. Nothing is allocated afterwards. One thread uses a model at a time;
  * matrix products use the threads set by kernels_set_threads (worker/kernels.h).
  *
@@ -22,11 +23,9 @@
  * embedding needs no parameters. Any function may be NULL. A nonzero result of acquire ends the pass at once and is
  * its result; all layers held are released. */
 struct llama_hooks {
-	int (*acquire)(void *arg, unsigned layer);
+	int (*acquire)(void *arg, unsigned layer); /* may call llama_bind for the layer */
 	void (*release)(void *arg, unsigned layer);
 	void (*gradient_done)(void *arg, unsigned layer); /* backwards, after release: this pass adds nothing more to the layer's */
-	void (*step_begin)(void *arg, unsigned layer); /* around the change of a layer by llama_step */
-	void (*step_end)(void *arg, unsigned layer);
 	void *arg;
 };
 
@@ -36,6 +35,7 @@ struct llama_limits {
 	unsigned time;       /* tokens of a sequence, at least 1 */
 	unsigned cache_time; /* positions of the cache for llama_extend; 0: none */
 	bool training;       /* gradients wanted */
+	bool passing;        /* gradients of one layer at a time, see llama_gradient; only with training */
 };
 
 struct llama;
@@ -51,20 +51,20 @@ const struct llama_config *llama_config_of(const struct llama *model);
 /* Bytes of the block of gradients, activations and cache. */
 size_t llama_memory_bytes(const struct llama *model);
 
-/* Names the parameters of a layer: theta, float32 [llama_layer_size], and the state of AdamW, inner, float32 [2 x
- * llama_layer_size] (m, then v); inner may be NULL if llama_step is never called. Both stay the caller's and must
- * live as long as they are bound. */
-void llama_bind(struct llama *model, unsigned layer, float *theta, float *inner);
-float *llama_theta(const struct llama *model, unsigned layer);
-float *llama_inner(const struct llama *model, unsigned layer);
+/* Names the parameters of a layer, theta, float32 [llama_layer_size]. They stay the caller's, and must be there whenever
+ * the layer is held (struct llama_hooks). */
+void llama_bind(struct llama *model, unsigned layer, const float *theta);
 
 /* Copies hooks; NULL: none (as after llama_new). */
 void llama_set_hooks(struct llama *model, const struct llama_hooks *hooks);
-const struct llama_hooks *llama_hooks_of(const struct llama *model);
 
-/* float32 [llama_layer_size]: sum of what llama_accumulate added since llama_gradient_zero. Only with
- * limits.training. */
+/* float32 [llama_layer_size]: sum of what llama_accumulate added since llama_gradient_zero. Only with limits.training.
+ *
+ * With limits.passing it is what one llama_accumulate alone makes, and is there only during the hook gradient_done of
+ * that layer: all layers share the memory of the largest, but a tied embedding, which gathers from the loss on, has its
+ * own. */
 float *llama_gradient(const struct llama *model, unsigned layer);
+/* With limits.passing it does nothing: llama_accumulate zeroes by itself. */
 void llama_gradient_zero(struct llama *model);
 
 /* In the functions below, tokens is [batch x (time + 1)]: of each row the first `time` are the input, the last

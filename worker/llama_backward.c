@@ -3,6 +3,8 @@
 
 #include "worker/llama_model.h"
 
+#include <string.h>
+
 /* A linear map y = normal w^T, given dy in d: dw += d^T normal, d_normal = d w. w: [width, hidden] at offset in the
  * layer. */
 static void linear_backward(struct llama *model, unsigned layer, size_t offset, const float *d, size_t rows,
@@ -104,6 +106,13 @@ static void embedding_backward(struct llama *model, const struct pass *pass)
 	}
 }
 
+/* Before a layer's backward adds the first number to its gradient. */
+static void gradient_begin(struct llama *model, unsigned layer)
+{
+	if (model->limits.passing)
+		memset(model->gradient[layer], 0, llama_layer_size(&model->config, layer) * sizeof(float));
+}
+
 static void gradient_done(struct llama *model, unsigned layer)
 {
 	if (model->hooks.gradient_done)
@@ -121,6 +130,10 @@ int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch
 		error = llama_hold_head(model);
 	if (error)
 		return error;
+	bool is_tied = model->config.tie_word_embeddings;
+	gradient_begin(model, model->block_count + 1);
+	if (is_tied)
+		gradient_begin(model, 0);
 	double loss = llama_loss(model, &pass, weight);
 	llama_drop_head(model);
 	gradient_done(model, model->block_count + 1);
@@ -128,10 +141,13 @@ int llama_accumulate(struct llama *model, const uint32_t *tokens, unsigned batch
 		error = llama_hold(model, block + 1);
 		if (error)
 			return error;
+		gradient_begin(model, block + 1);
 		block_backward(model, block, &pass);
 		llama_drop(model, block + 1);
 		gradient_done(model, block + 1);
 	}
+	if (!is_tied)
+		gradient_begin(model, 0);
 	embedding_backward(model, &pass);
 	gradient_done(model, 0);
 	*ret_loss = loss;

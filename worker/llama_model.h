@@ -39,9 +39,9 @@ struct llama {
 	size_t chunk_rows;                       /* rows that pass through a chain of operations at a time */
 	size_t logit_rows;                       /* rows whose logits exist at a time */
 
-	float **theta, **inner; /* [layer_count] the caller's */
-	float **gradient;       /* [layer_count] */
-	struct saved *saved;    /* [block_count] */
+	const float **theta; /* [layer_count] the caller's */
+	float **gradient;    /* [layer_count]; with limits.passing many are the same */
+	struct saved *saved; /* [block_count] */
 
 	float *final, *final_rstd;          /* [rows, hidden] residual stream after the last block; [rows] */
 	float *normal;                      /* [chunk_rows or logit_rows, hidden] result of the norm at hand */

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/complain.h"
@@ -122,6 +124,13 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
 
 /* ---- Hooks of the model ---- */
 
+/* AdamW begins anew with a piece. */
+static void zero_inner(const struct adamw_piece *piece)
+{
+	if (piece->count > 0)
+		memset(piece->inner, 0, INNER_FACTOR * piece->count * sizeof(float));
+}
+
 /* A layer that was left out because it was not finite begins anew from the anchor: what its optimiser state remembers
  * is not finite either. */
 static int acquire(void *arg, unsigned layer)
@@ -129,15 +138,16 @@ static int acquire(void *arg, unsigned layer)
 	struct member *member = arg;
 	uint64_t nonfinite_round;
 	int result = edit_worker_acquire(member->worker, layer, &nonfinite_round);
+	if (!result && member->is_sharded)
+		llama_bind(member->llama, layer, edit_worker_theta(member->worker, layer));
 	if (result || !nonfinite_round)
 		return result;
 	char name[LLAMA_NAME_MAX];
-	const struct llama_config *config = llama_config_of(member->llama);
-	llama_layer_name(config, layer, name);
+	llama_layer_name(llama_config_of(member->llama), layer, name);
 	say(SAY_WARNING, "%s: was not finite and left out of round %" PRIu64 ", begins anew from the anchor", name,
 	    nonfinite_round);
 	edit_worker_step_begin(member->worker, layer);
-	memset(edit_worker_inner(member->worker, layer), 0, INNER_FACTOR * llama_layer_size(config, layer) * sizeof(float));
+	zero_inner(&member->pieces[layer]);
 	edit_worker_step_end(member->worker, layer);
 	return 0;
 }
@@ -147,82 +157,175 @@ static void release(void *arg, unsigned layer)
 	edit_worker_release(((struct member *)arg)->worker, layer);
 }
 
-/* The daemon gets a layer's gradient while the backward pass goes on with the layers before it. */
+/* The daemon gets a layer's gradient while the backward pass goes on with the layers before it. Of layers that pass by it
+ * gets one for every pass and adds them up: the next pass needs the memory. */
 static void gradient_done(void *arg, unsigned layer)
 {
 	struct member *member = arg;
-	if (!member->ends_step)
+	if (!member->ends_step && !member->is_sharded)
 		return;
-	if (layer + 1 == member->layer_count) {
+	if (layer + 1 == member->layer_count)
 		member->is_handing = edit_worker_averages_gradients(member->worker);
-		member->handed = 0;
-	}
 	if (member->is_handing && !member->handed)
 		member->handed = edit_worker_offer_gradient(member->worker, layer, llama_gradient(member->llama, layer),
 							    member->is_final);
+}
+
+/* ---- A step ---- */
+
+void member_begin(struct member *member, bool is_final)
+{
+	member->ends_step = false;
+	member->is_final = is_final;
+	member->is_handing = false;
+	member->handed = 0;
+	llama_gradient_zero(member->llama);
 }
 
 int member_average(struct member *member)
 {
 	int result = member->is_handing ? member->handed : 0;
 	for (unsigned layer = member->layer_count; member->is_handing && !result && layer-- > 0;)
-		result = edit_worker_mean_gradient(member->worker, layer, llama_gradient(member->llama, layer));
+		result = edit_worker_mean_gradient(member->worker, layer, member->pieces[layer].gradient);
 	return result;
 }
 
-static void step_begin(void *arg, unsigned layer)
+int member_step(struct member *member, const struct adamw *adamw, double rate, uint64_t number, double *ret_norm)
 {
-	edit_worker_step_begin(((struct member *)arg)->worker, layer);
+	double sum;
+	struct adamw_update update;
+	int result = edit_worker_sum(member->worker, adamw_square_sum(member->pieces, member->layer_count), &sum);
+	if (result)
+		return result;
+	*ret_norm = sqrt(sum);
+	if (!adamw_begin(adamw, *ret_norm, rate, number, &update))
+		return 0;
+	for (unsigned layer = 0; layer < member->layer_count; layer++) {
+		edit_worker_step_begin(member->worker, layer);
+		adamw_step_piece(llama_config_of(member->llama), layer, &member->pieces[layer], &update);
+		edit_worker_step_end(member->worker, layer);
+	}
+	return 0;
 }
 
-static void step_end(void *arg, unsigned layer)
+void member_spoil(struct member *member, unsigned layer)
 {
-	edit_worker_step_end(((struct member *)arg)->worker, layer);
+	const struct adamw_piece *piece = &member->pieces[layer];
+	edit_worker_step_begin(member->worker, layer);
+	if (piece->count > 0)
+		piece->theta[piece->count / 2] = NAN;
+	edit_worker_step_end(member->worker, layer);
 }
 
 /* ---- Making ---- */
 
-/* Initial theta of every layer, zeros for m and v. */
+/* Initial theta of a layer's piece. Only a layer that is not all here needs memory for the rest of it. */
+static int fill_piece(const struct origin *origin, unsigned layer, const struct adamw_piece *piece, char *error,
+		      size_t error_size)
+{
+	size_t size = llama_layer_size(&origin->config, layer);
+	if (piece->count == size)
+		return origin_fill(origin, layer, piece->theta, error, error_size);
+	float *whole = malloc(size * sizeof(*whole));
+	if (!whole)
+		return complain(error, error_size, EDIT_ERROR_SYSTEM, "a layer of %zu parameters: %s", size,
+				strerror(ENOMEM));
+	int failed = origin_fill(origin, layer, whole, error, error_size);
+	if (!failed && piece->count > 0)
+		memcpy(piece->theta, whole + piece->first, piece->count * sizeof(*whole));
+	free(whole);
+	return failed;
+}
+
+/* Initial theta, zeros for m and v. */
 static int fill(struct member *member, const struct origin *origin, char *error, size_t error_size)
 {
 	for (unsigned layer = 0; layer < member->layer_count; layer++) {
-		size_t size = llama_layer_size(&origin->config, layer);
-		int failed = origin_fill(origin, layer, edit_worker_theta(member->worker, layer), error, error_size);
-		if (failed)
+		if (fill_piece(origin, layer, &member->pieces[layer], error, error_size))
 			return EDIT_WORKER_SYSTEM;
-		memset(edit_worker_inner(member->worker, layer), 0, INNER_FACTOR * size * sizeof(float));
+		zero_inner(&member->pieces[layer]);
 	}
 	return 0;
+}
+
+/* Where gradients of the pieces come: into the model's own, which are whole layers as the pieces are, or, if layers pass
+ * by, into memory of the member's. */
+static int place_gradients(struct member *member)
+{
+	size_t count = 0;
+	for (unsigned layer = 0; !member->is_sharded && layer < member->layer_count; layer++)
+		member->pieces[layer].gradient = llama_gradient(member->llama, layer);
+	for (unsigned layer = 0; member->is_sharded && layer < member->layer_count; layer++)
+		count += member->pieces[layer].count;
+	if (count == 0)
+		return 0;
+	member->mean_bytes = count * sizeof(*member->means);
+	member->means = malloc(member->mean_bytes);
+	if (!member->means)
+		return EDIT_ERROR_SYSTEM;
+	count = 0;
+	for (unsigned layer = 0; layer < member->layer_count; layer++) {
+		member->pieces[layer].gradient = member->means + count;
+		count += member->pieces[layer].count;
+	}
+	return 0;
+}
+
+/* The model and the pieces. Theta of a layer that passes by is bound when it comes. */
+static int make(struct member *member, const struct origin *origin, const struct train_options *options)
+{
+	const struct llama_limits limits = {.batch = options->batch,
+					    .time = options->corpus.context,
+					    .training = true,
+					    .passing = member->is_sharded};
+	member->pieces = calloc(member->layer_count, sizeof(*member->pieces));
+	int failed = member->pieces ? llama_new(&origin->config, &limits, &member->llama) : EDIT_ERROR_SYSTEM;
+	for (unsigned layer = 0; !failed && layer < member->layer_count; layer++) {
+		struct adamw_piece *piece = &member->pieces[layer];
+		piece->theta = edit_worker_piece(member->worker, layer, &piece->first, &piece->count);
+		piece->inner = edit_worker_inner(member->worker, layer);
+		if (!member->is_sharded)
+			llama_bind(member->llama, layer, piece->theta);
+	}
+	return failed ? failed : place_gradients(member);
 }
 
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
 		const struct train_options *options, char *error, size_t error_size)
 {
-	*member = (struct member){.worker = worker, .layer_count = llama_layer_count(&origin->config)};
-	const struct llama_limits limits = {.batch = options->batch, .time = options->corpus.context, .training = true};
-	int failed = llama_new(&origin->config, &limits, &member->llama);
+	*member = (struct member){.worker = worker,
+				  .layer_count = llama_layer_count(&origin->config),
+				  .is_sharded = edit_worker_shards(worker) > 1};
+	int failed = make(member, origin, options), result;
 	if (failed) {
 		complain(error, error_size, failed, "a model of this size with batch %u and context %u: %s", options->batch,
 			 options->corpus.context, failed == EDIT_ERROR_SYSTEM ? strerror(ENOMEM) : edit_error_text(failed));
-		return EDIT_WORKER_SYSTEM;
+		result = EDIT_WORKER_SYSTEM;
+		goto out;
 	}
-	for (unsigned layer = 0; layer < member->layer_count; layer++)
-		llama_bind(member->llama, layer, edit_worker_theta(worker, layer), edit_worker_inner(worker, layer));
-	const struct llama_hooks hooks = {acquire, release, gradient_done, step_begin, step_end, member};
+	const struct llama_hooks hooks = {acquire, release, gradient_done, member};
 	llama_set_hooks(member->llama, &hooks);
-	int result = edit_worker_is_resumed(worker) ? 0 : fill(member, origin, error, error_size);
-	if (!result) {
-		result = edit_worker_ready(worker);
-		if (result < 0)
-			complain(error, error_size, EDIT_ERROR_SYSTEM, "%s", edit_worker_error(worker));
-	}
+	result = edit_worker_is_resumed(worker) ? 0 : fill(member, origin, error, error_size);
+	if (result)
+		goto out;
+	result = edit_worker_ready(worker);
+	if (result < 0)
+		complain(error, error_size, EDIT_ERROR_SYSTEM, "%s", edit_worker_error(worker));
+out:
 	if (result)
 		member_fini(member);
 	return result;
 }
 
+size_t member_memory_bytes(const struct member *member)
+{
+	return llama_memory_bytes(member->llama) + member->mean_bytes;
+}
+
 void member_fini(struct member *member)
 {
 	llama_free(member->llama);
-	member->llama = NULL;
+	free(member->means);
+	free(member->pieces);
+	*member = (struct member){0};
 }

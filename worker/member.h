@@ -10,8 +10,12 @@
 
 struct member {
 	struct edit_worker *worker;
-	struct llama *llama;     /* bound to the worker's theta and inner state */
+	struct llama *llama;        /* bound to the worker's theta */
+	struct adamw_piece *pieces; /* [layer_count] what is stepped here: theta and inner state are the worker's memory */
+	float *means;               /* gradients of the pieces, one behind the other; NULL if they are the model's own */
+	size_t mean_bytes;
 	unsigned layer_count;
+	bool is_sharded;  /* other nodes step other pieces: layers pass by, and gradients go to the daemon after every pass */
 	bool ends_step;   /* the pass is the last of its step: its gradients are whole */
 	bool is_final;    /* that step is the last */
 	bool is_handing;  /* the gradients of this step have gone to the daemon */
@@ -32,9 +36,18 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
  * where it is. */
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
 		const struct train_options *options, char *error, size_t error_size);
+/* Bytes of working memory, the model's included. */
+size_t member_memory_bytes(const struct member *member);
+/* Before the first pass of a step: its gradients begin at zero. is_final: no step follows. */
+void member_begin(struct member *member, bool is_final);
 /* If the gradients of the step were handed over: waits for their means. Result of libedit-worker. */
 int member_average(struct member *member);
-/* Frees the model; the worker stays. */
+/* AdamW on the pieces; rate and number as for adamw_begin. ret_norm: of the gradient of the whole model, before clipping; if
+ * it is not finite nothing else is changed. Result of libedit-worker. */
+int member_step(struct member *member, const struct adamw *adamw, double rate, uint64_t number, double *ret_norm);
+/* Leaves a NaN in the middle of this member's piece of a layer; none if that is empty. */
+void member_spoil(struct member *member, unsigned layer);
+/* Frees all but the worker, which stays. */
 void member_fini(struct member *member);
 
 #endif

@@ -113,7 +113,7 @@ int origin_model_init(struct origin_model *model, const struct origin *origin, c
 		}
 		result = origin_fill(origin, layer, model->thetas[layer], error, error_size);
 		if (!result)
-			llama_bind(model->llama, layer, model->thetas[layer], NULL);
+			llama_bind(model->llama, layer, model->thetas[layer]);
 	}
 	if (result)
 		origin_model_fini(model);

@@ -70,7 +70,7 @@ static int compute_gradient(struct training *training)
 	struct llama *llama = training->member->llama;
 	unsigned batch = options->batch, time = options->corpus.context;
 	training->loss = 0;
-	llama_gradient_zero(llama);
+	member_begin(training->member, training->step + 1 == options->step_count);
 	for (unsigned micro = 0; micro < options->accumulate; micro++) {
 		for (unsigned row = 0; row < batch; row++) {
 			uint64_t number = (training->step * options->accumulate + micro) * batch + row;
@@ -80,7 +80,6 @@ static int compute_gradient(struct training *training)
 		}
 		double loss;
 		training->member->ends_step = micro + 1 == options->accumulate;
-		training->member->is_final = training->step + 1 == options->step_count;
 		int result = llama_accumulate(llama, training->tokens, batch, time, 1.0 / options->accumulate, &loss);
 		if (result < 0)
 			complain(training->error, sizeof(training->error), 0, "%s", edit_worker_error(training->member->worker));
@@ -94,16 +93,6 @@ static int compute_gradient(struct training *training)
 	return result;
 }
 
-/* A NaN in the middle of the model's middle layer. */
-static void drill_nan(const struct training *training)
-{
-	unsigned layer = training->member->layer_count / 2;
-	float *theta = llama_theta(training->member->llama, layer);
-	edit_worker_step_begin(training->member->worker, layer);
-	theta[llama_layer_size(llama_config_of(training->member->llama), layer) / 2] = NAN;
-	edit_worker_step_end(training->member->worker, layer);
-}
-
 /* Sleeps for (factor - 1) times what the step has taken; a signal ends it. */
 static void drill_slow(uint64_t begun_us, double factor)
 {
@@ -115,8 +104,8 @@ static void drill_slow(uint64_t begun_us, double factor)
 	nanosleep(&pause, NULL);
 }
 
-/* The optimiser's step with its rehearsals. A gradient that is not finite changes nothing. */
-static void apply_gradient(struct training *training, uint64_t begun_us)
+/* The optimiser's step with its rehearsals. A gradient that is not finite changes nothing. Result of libedit-worker. */
+static int apply_gradient(struct training *training, uint64_t begun_us)
 {
 	const struct train_options *options = training->options;
 	uint64_t number = training->step + 1;
@@ -127,18 +116,23 @@ static void apply_gradient(struct training *training, uint64_t begun_us)
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);
 	/* Inner state that was begun anew has steps of its own to correct for. */
 	uint64_t inner_number = number - edit_worker_inner_step(training->member->worker);
-	bool is_finite = llama_step(training->member->llama, &options->adamw, training->rate * factor, inner_number,
-			&training->norm);
+	int result = member_step(training->member, &options->adamw, training->rate * factor, inner_number, &training->norm);
+	if (result < 0)
+		complain(training->error, sizeof(training->error), 0, "%s", edit_worker_error(training->member->worker));
+	if (result)
+		return result;
+	bool is_finite = isfinite(training->norm);
 	if (!is_finite && !training->was_nonfinite)
 		say(SAY_WARNING, "step %" PRIu64 ": the gradient is not finite, no step is taken (loss %g)", number,
 				fabs(training->loss));
 	training->was_nonfinite = !is_finite;
 	if (drill_is_on(options->drills, options->drill_count, DRILL_NAN, number, &factor)) {
 		say(SAY_NOTICE, "drill: step %" PRIu64 " leaves a NaN in layer %u", number, training->member->layer_count / 2);
-		drill_nan(training);
+		member_spoil(training->member, training->member->layer_count / 2);
 	}
 	if (drill_is_on(options->drills, options->drill_count, DRILL_SLOW, number, &factor))
 		drill_slow(begun_us, factor);
+	return 0;
 }
 
 /* One line of progress, if it is time for it. */
@@ -174,7 +168,9 @@ static int loop(struct training *training)
 		int result = compute_gradient(training);
 		if (result)
 			return result;
-		apply_gradient(training, begun_us);
+		result = apply_gradient(training, begun_us);
+		if (result)
+			return result;
 		bool is_final = training->step + 1 == options->step_count;
 		result = edit_worker_step_done(worker, training->loss, step_tokens(options), is_final);
 		training->step = edit_worker_step(worker);
@@ -207,7 +203,7 @@ static int train(struct training *training, struct edit_worker *worker, const st
 				" samples a member, %.1f MiB of working memory",
 				training->part.rank + 1, training->part.count, edit_worker_is_resumed(worker) ? "goes on" : "begins",
 				training->step, training->corpus->sample_count / training->part.count,
-				(double)llama_memory_bytes(member.llama) / (1 << 20));
+				(double)member_memory_bytes(&member) / (1 << 20));
 		result = loop(training);
 		member_fini(&member);
 	}
