@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "worker/edit_worker_link.h"
+#include "worker/edit_worker_mesh.h"
 
 struct edit_worker *edit_worker_new(const char *socket_path)
 {
@@ -33,6 +34,7 @@ void edit_worker_free(struct edit_worker *worker)
 	description_fini(&worker->description);
 	free(worker->encoded);
 	free(worker->layers);
+	mesh_close(worker);
 	free(worker);
 }
 
@@ -205,7 +207,9 @@ int edit_worker_attach(struct edit_worker *worker, int timeout_ms)
 		worker->is_resumed && atomic_load_explicit(&worker->segment.header->initialised, memory_order_acquire);
 	worker->is_attached = true;
 	layers_look(worker);
-	result = layers_restore(worker, deadline_us);
+	result = mesh_open(worker);
+	if (!result)
+		result = layers_restore(worker, deadline_us);
 	if (result) {
 		worker->is_attached = false;
 		link_close(worker);
@@ -255,7 +259,9 @@ static bool has_layer(const struct edit_worker *worker, unsigned layer)
 
 float *edit_worker_theta(struct edit_worker *worker, unsigned layer)
 {
-	return has_layer(worker, layer) ? segment_theta(&worker->segment, layer) : NULL;
+	if (!has_layer(worker, layer))
+		return NULL;
+	return mesh_is_cut(worker) ? mesh_theta(worker, layer) : segment_theta(&worker->segment, layer);
 }
 
 float *edit_worker_inner(struct edit_worker *worker, unsigned layer)
@@ -265,25 +271,16 @@ float *edit_worker_inner(struct edit_worker *worker, unsigned layer)
 
 unsigned edit_worker_shards(const struct edit_worker *worker)
 {
-	(void)worker;
-	return 1;
+	return worker->is_attached ? worker->segment.shards : 1;
 }
 
 float *edit_worker_piece(struct edit_worker *worker, unsigned layer, size_t *ret_first, size_t *ret_count)
 {
 	if (!has_layer(worker, layer))
 		return NULL;
-	*ret_first = 0;
+	*ret_first = segment_first(&worker->segment, layer);
 	*ret_count = segment_layer_size(&worker->segment, layer);
 	return segment_theta(&worker->segment, layer);
-}
-
-int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum)
-{
-	int result = demand_attached(worker, true);
-	if (!result)
-		*ret_sum = value;
-	return result;
 }
 
 int edit_worker_ready(struct edit_worker *worker)
@@ -349,6 +346,8 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *re
 			result = layer_wait(worker, i);
 	if (!result)
 		result = layer_wait(worker, layer);
+	if (!result && mesh_is_cut(worker))
+		result = mesh_acquire(worker, layer);
 	if (result)
 		return result;
 	const struct segment_layer *words = &worker->segment.layers[layer];
@@ -364,9 +363,10 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *re
 
 void edit_worker_release(struct edit_worker *worker, unsigned layer)
 {
-	/* A replica on one node has nothing to give back; the call marks where a mesh would free the gathered layer. */
 	if (!has_layer(worker, layer))
 		worker->is_misused = true;
+	else if (mesh_is_cut(worker))
+		mesh_release(worker, layer);
 }
 
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer)
@@ -443,10 +443,15 @@ static int end_with_a_round(struct edit_worker *worker)
 
 /* ---- Gradients ---- */
 
+/* Whether the gradients of the next step are averaged over the ring. */
+static bool is_averaging(const struct edit_worker *worker)
+{
+	return atomic_load_explicit(&worker->segment.header->gradients, memory_order_acquire) != 0;
+}
+
 int edit_worker_averages_gradients(const struct edit_worker *worker)
 {
-	return worker->is_attached &&
-	       atomic_load_explicit(&worker->segment.header->gradients, memory_order_acquire) != 0;
+	return worker->is_attached && (mesh_is_cut(worker) || is_averaging(worker));
 }
 
 uint64_t edit_worker_inner_step(const struct edit_worker *worker)
@@ -468,41 +473,63 @@ static void inner_begin_anew(struct edit_worker *worker)
 	atomic_store_explicit(&header->is_averaging, 1, memory_order_release);
 }
 
-int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final)
+/* The gradient in the segment goes to the ring. */
+static void hand_over(struct edit_worker *worker, unsigned layer, bool is_final)
 {
-	if (!has_layer(worker, layer))
-		return invalid(worker, worker->is_attached ? "offer_gradient: no such layer" : "not attached yet");
 	struct segment_header *header = worker->segment.header;
-	struct segment_layer *words = &worker->segment.layers[layer];
-	size_t size = segment_layer_size(&worker->segment, layer);
-	if (atomic_load_explicit(&words->owner, memory_order_acquire) != SEGMENT_WORKER)
-		return invalid(worker, "offer_gradient: the layer is on the ring");
-	if (size > 0)
-		memcpy(segment_gradient(&worker->segment, layer), gradient, size * sizeof(float));
 	if (!is_handing(worker)) {
 		inner_begin_anew(worker);
-		atomic_store_explicit(&header->final_step, is_final != 0, memory_order_relaxed);
+		atomic_store_explicit(&header->final_step, is_final, memory_order_relaxed);
 		uint64_t offers = atomic_load_explicit(&header->offers, memory_order_relaxed);
 		atomic_store_explicit(&header->offers, offers + 1, memory_order_relaxed);
 		atomic_store_explicit(&header->handed_step, edit_worker_step(worker) + 1, memory_order_release);
 	}
 	/* Release: who sees the layer handed over sees its gradient and the words above. */
-	atomic_store_explicit(&words->owner, SEGMENT_DAEMON, memory_order_release);
+	atomic_store_explicit(&worker->segment.layers[layer].owner, SEGMENT_DAEMON, memory_order_release);
 	link_ring(worker, BELL_GRADIENT, 0);
+}
+
+int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final)
+{
+	if (!has_layer(worker, layer))
+		return invalid(worker, worker->is_attached ? "offer_gradient: no such layer" : "not attached yet");
+	size_t size = segment_layer_size(&worker->segment, layer);
+	if (atomic_load_explicit(&worker->segment.layers[layer].owner, memory_order_acquire) != SEGMENT_WORKER)
+		return invalid(worker, "offer_gradient: the layer is on the ring");
+	worker->is_final = is_final != 0;
+	if (mesh_is_cut(worker))
+		return mesh_offer_gradient(worker, layer, gradient);
+	if (size > 0)
+		memcpy(segment_gradient(&worker->segment, layer), gradient, size * sizeof(float));
+	hand_over(worker, layer, worker->is_final);
 	return link_poll(worker);
+}
+
+/* Of a mesh: all passes of the step are done. Their mean over the replica is whole, and goes to the ring if the ring averages. */
+static int end_passes(struct edit_worker *worker)
+{
+	int result = mesh_await_gradients(worker);
+	worker->has_means = !result;
+	for (unsigned i = (unsigned)worker->segment.layer_count; !result && is_averaging(worker) && i-- > 0;)
+		hand_over(worker, i, worker->is_final);
+	return result;
 }
 
 int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient)
 {
 	if (!has_layer(worker, layer))
 		return invalid(worker, worker->is_attached ? "mean_gradient: no such layer" : "not attached yet");
-	int result = layer_wait(worker, layer);
+	int result = mesh_is_cut(worker) && !worker->has_means ? end_passes(worker) : EDIT_WORKER_OK;
+	if (!result)
+		result = layer_wait(worker, layer);
 	if (result)
 		return result;
 	const struct segment_layer *words = &worker->segment.layers[layer];
 	size_t size = segment_layer_size(&worker->segment, layer);
-	bool is_usable = atomic_load_explicit(&words->verdict, memory_order_relaxed) != VERDICT_NONFINITE;
-	worker->layers[layer].told_round = atomic_load_explicit(&words->round, memory_order_relaxed);
+	bool is_usable = !is_handing(worker) ||
+			 atomic_load_explicit(&words->verdict, memory_order_relaxed) != VERDICT_NONFINITE;
+	if (is_handing(worker))
+		worker->layers[layer].told_round = atomic_load_explicit(&words->round, memory_order_relaxed);
 	if (size > 0)
 		memcpy(gradient, segment_gradient(&worker->segment, layer), size * sizeof(float));
 	if (size > 0 && !is_usable)
@@ -526,11 +553,33 @@ static void step_write(struct edit_worker *worker, double loss, uint64_t tokens)
 	atomic_store_explicit(&header->step, step + 1, memory_order_release);
 }
 
-static bool offer_is_due(const struct segment_header *header)
+static bool offer_is_due(const struct segment_header *header, uint64_t step)
 {
 	uint64_t offer_step = atomic_load_explicit(&header->offer_step, memory_order_acquire);
-	uint64_t step = atomic_load_explicit(&header->step, memory_order_relaxed);
 	return step >= offer_step && offer_step > atomic_load_explicit(&header->offered_step, memory_order_relaxed);
+}
+
+int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum)
+{
+	int result = demand_attached(worker, true);
+	if (result)
+		return result;
+	if (mesh_is_cut(worker))
+		return mesh_sum(worker, value, offer_is_due(worker->segment.header, edit_worker_step(worker) + 1), ret_sum);
+	*ret_sum = value;
+	return EDIT_WORKER_OK;
+}
+
+/* Of a mesh: all nodes of the replica offer, or none. */
+static int settle_offer(struct edit_worker *worker, bool *ret_is_due)
+{
+	double sum;
+	int result = EDIT_WORKER_OK;
+	if (!worker->has_summed)
+		result = mesh_sum(worker, 0, offer_is_due(worker->segment.header, edit_worker_step(worker) + 1), &sum);
+	*ret_is_due = worker->wants_offer;
+	mesh_end_step(worker);
+	return result;
 }
 
 /* Waits while training is paused; EDIT_WORKER_STOP if it shall end meanwhile. */
@@ -553,6 +602,11 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 	/* The daemon has read it with the gradients of this step. */
 	if (is_handing(worker))
 		atomic_store_explicit(&header->realign, 0, memory_order_relaxed);
+	bool is_due = false;
+	if (mesh_is_cut(worker))
+		result = settle_offer(worker, &is_due);
+	if (result)
+		return result;
 	step_write(worker, loss, tokens);
 	result = link_poll(worker);
 	/* Before anything is offered: a member that paused one step earlier has nothing to offer, and a worker that holds
@@ -561,7 +615,9 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 		result = hold(worker);
 	if (!result && is_final)
 		return end_with_a_round(worker);
-	if (!result && offer_is_due(header))
+	if (!mesh_is_cut(worker))
+		is_due = offer_is_due(header, edit_worker_step(worker));
+	if (!result && is_due)
 		result = offer(worker, false);
 	if (!result)
 		result = hold(worker);

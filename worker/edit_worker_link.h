@@ -45,8 +45,9 @@ struct edit_worker {
 	unsigned *sequence, *recorded; /* [sequence_room] layers acquired in the last step, and in this one */
 	size_t sequence_count, recorded_count, sequence_room;
 	uint64_t *gradient_step;  /* [segment.layer_count] step, from 1, that the layer's gradient is of */
-	bool is_handed, is_final; /* this step's gradients are with the daemon; is the last step */
+	bool has_means;           /* of this step's gradients, over the replica */
 	bool has_summed, wants_offer; /* this step's sum is known, and that all offer after it */
+	bool is_final;            /* the gradients handed over are those of the last step */
 	bool is_misused;          /* a call of no result was wrong; the next step_done tells */
 	struct line error;
 };

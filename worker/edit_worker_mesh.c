@@ -267,5 +267,5 @@ void mesh_end_step(struct edit_worker *worker)
 	worker->sequence_count = worker->recorded_count;
 	worker->recorded = before;
 	worker->recorded_count = 0;
-	worker->is_handed = worker->has_summed = false;
+	worker->has_means = worker->has_summed = false;
 }
