@@ -21,7 +21,7 @@ void circle_init(struct circle *circle, void *block, const struct circle_config 
 	CHECK(config->rank < config->count);
 	*circle = (struct circle){.first = config->first, .stride = config->stride, .incarnation = config->incarnation,
 				  .heartbeat_us = config->heartbeat_us, .frames_owed = config->frames_owed};
-	view_init(&circle->view, block, config->rank, config->count, config->names, config->facts, config->fact_count,
+	view_init(&circle->view, block, config->rank, config->count, config->names, config->name_stride, config->facts, config->fact_count,
 		  config->silence_us);
 	link_init(&circle->link, (char *)block + round_up(view_size(config->count)), config->frames_max, config->retry_us);
 }
@@ -62,7 +62,7 @@ static void send_hello(struct circle *circle, const struct neighbour *to, struct
 {
 	const struct view *view = &circle->view;
 	struct message message = {.kind = MESSAGE_HELLO};
-	message.hello = (struct hello){.name = view->names[view->rank], .facts = view->facts, .fact_count = view->fact_count};
+	message.hello = (struct hello){.name = view->names[view->rank * view->stride], .facts = view->facts, .fact_count = view->fact_count};
 	circle_send(circle, to->rank, &message, actions);
 }
 

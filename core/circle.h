@@ -2,7 +2,8 @@
 #define EDIT_CORE_CIRCLE_H
 
 /* A ring that a node is in: who is in it (core/view.h), the stream to the right neighbour (core/link.h), and what keeps both
- * alive: hello, refusals, heartbeats. A node of a mesh is in two, that of its piece and that of its replica.
+ * alive: hello, refusals, heartbeats. A node of a mesh is in two, that of its piece and that of its replica; a large ring is cut
+ * into groups, and then a node is in that of its group and in one across the groups.
  *
  * Ranks inside a circle count from 0; messages, actions and notes carry the rank in the whole mesh, `first + rank * stride`. */
 
@@ -28,7 +29,8 @@ struct circle {
 struct circle_config {
 	uint32_t rank, count;           /* in this circle */
 	uint32_t first, stride;
-	const char *const *names;       /* [count] of its members; must outlive the circle */
+	const char *const *names;       /* of its members: of rank r names[r x name_stride]; must outlive the circle */
+	size_t name_stride;
 	const struct fact *facts;       /* [fact_count]; the same */
 	size_t fact_count;
 	uint64_t incarnation, heartbeat_us, silence_us, retry_us;

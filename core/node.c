@@ -13,7 +13,12 @@
 #define STALL_REPEAT 20      /* a stall is noted again after silence_us times this */
 
 /* The rings that a node is in. */
-enum { RING = 0, ROW = 1, CIRCLE_COUNT = 2 };
+enum {
+	RING,  /* of the members, or of a group of them */
+	CROSS, /* across the groups, of the members with the same place in theirs */
+	ROW,   /* of the nodes of the replica */
+	CIRCLE_COUNT
+};
 
 struct node {
 	struct node_config config;
@@ -32,6 +37,11 @@ struct node {
 
 static uint32_t shards_of(const struct node_config *config) { return config->shards == 0 ? 1 : config->shards; }
 
+static uint32_t fanout_of(const struct node_config *config)
+{
+	return config->fanout == 0 ? config->member_count : config->fanout;
+}
+
 static uint32_t own_rank(const struct node *node) { return sync_peer(&node->sync, node->sync.rank); }
 
 static struct sync_config sync_config_of(const struct node_config *config)
@@ -40,7 +50,8 @@ static struct sync_config sync_config_of(const struct node_config *config)
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
 				    .finished = config->finished, .is_stale = config->is_stale,
 				    .detectors = config->detectors, .settings = &config->settings,
-				    .column = config->column, .shards = shards_of(config)};
+				    .column = config->column, .shards = shards_of(config),
+				    .fanout = fanout_of(config)};
 }
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -53,14 +64,26 @@ static struct circle_config circle_config_of(const struct node_config *config, i
 	struct circle_config circle = {.facts = config->facts, .fact_count = config->fact_count,
 				       .incarnation = config->incarnation, .heartbeat_us = config->heartbeat_us,
 				       .silence_us = config->silence_us, .retry_us = config->retry_us};
-	if (which == RING) {
-		circle.rank = config->rank;
-		circle.count = config->member_count;
-		circle.first = config->column;
+	const uint32_t fanout = fanout_of(config), group = config->rank / fanout, place = config->rank % fanout;
+	circle.name_stride = 1;
+	circle.frames_owed = sync_frames_max(layer_count, config->member_count, shards);
+	switch (which) {
+	case RING:
+		circle.rank = place;
+		circle.count = fanout;
+		circle.first = group * fanout * shards + config->column;
 		circle.stride = shards;
-		circle.names = config->names;
-		circle.frames_owed = sync_frames_max(layer_count, config->member_count, shards);
-	} else {
+		circle.names = config->names + (size_t)group * fanout;
+		break;
+	case CROSS:
+		circle.rank = group;
+		circle.count = config->member_count / fanout;
+		circle.first = place * shards + config->column;
+		circle.stride = fanout * shards;
+		circle.names = config->names + place;
+		circle.name_stride = fanout;
+		break;
+	default:
 		circle.rank = config->column;
 		circle.count = shards;
 		circle.first = config->rank * shards;
@@ -88,6 +111,8 @@ struct node *node_init(void *block, const struct node_config *config)
 	CHECK(config->member_count >= 1);
 	CHECK(shards_of(config) <= MEMBER_COUNT_MAX / config->member_count);
 	CHECK(config->rank < config->member_count);
+	CHECK(config->member_count % fanout_of(config) == 0);
+	CHECK(fanout_of(config) > 1 || config->member_count == 1);
 	CHECK(config->layer_count >= 1);
 	CHECK(config->layer_count <= LAYER_COUNT_MAX);
 	CHECK(config->incarnation != 0);
@@ -101,7 +126,7 @@ struct node *node_init(void *block, const struct node_config *config)
 		rest += circle_size(&circle);
 	}
 	struct sync_config sync = sync_config_of(config);
-	sync_init(&node->sync, rest, &sync, &node->circles[RING].link, &node->circles[ROW].link);
+	sync_init(&node->sync, rest, &sync, &node->circles[RING].link, &node->circles[CROSS].link, &node->circles[ROW].link);
 	rest += sync_size(&sync);
 	collectives_init(&node->collectives, rest, config->column, shards_of(config), config->layers, &node->circles[ROW].link);
 	part_init(&node->sync);
@@ -119,8 +144,8 @@ static size_t window_bytes(const struct node *node)
 static bool next_chunk(struct node *node, int which, struct frame *ret_chunk)
 {
 	size_t chunk_bytes = (size_t)node->sync.settings.value[WIRE_CHUNK];
-	if (which == RING)
-		return round_next_chunk(&node->sync, window_bytes(node), ret_chunk);
+	if (which != ROW)
+		return round_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk);
 	const struct neighbour *right = view_side(&node->circles[ROW].view, VIEW_RIGHT);
 	return collectives_next_chunk(&node->collectives, right->collectives, chunk_bytes, window_bytes(node), ret_chunk);
 }
@@ -144,7 +169,7 @@ static void pump(struct node *node, int which, struct actions *actions)
 			if (which == ROW && frame->kind == MESSAGE_CHUNK)
 				collectives_message(&node->collectives, frame, &message);
 			else
-				sync_message(&node->sync, frame, &message);
+				sync_message(&node->sync, frame, which == CROSS, &message);
 			message.sequence = sequence;
 			circle_send(circle, right, &message, actions);
 			sent++;
@@ -182,6 +207,15 @@ static void complete(struct node *node, struct actions *actions)
 	part_begin(&node->sync, node->now_us, actions);
 }
 
+/* The first ring that the member is not alone in. */
+static int home(const struct node *node)
+{
+	int which = RING;
+	while (which + 1 < CIRCLE_COUNT && node->circles[which].view.count == 1)
+		which++;
+	return which;
+}
+
 /* A frame of a stream, in its place. */
 static int take_in_order(struct node *node, int which, const struct message *message, struct actions *actions)
 {
@@ -194,14 +228,14 @@ static int take_in_order(struct node *node, int which, const struct message *mes
 		return 0;
 	}
 	if (message->kind == MESSAGE_CHANGE)
-		return sync_change(sync, &message->change, which == ROW, actions);
+		return sync_change(sync, &message->change, which == home(node), actions);
 	if (which == ROW && message->kind == MESSAGE_CHUNK)
 		return collectives_chunk(&node->collectives, &message->chunk, message->payload, node->now_us);
 	if (which == ROW)
 		return message->kind == MESSAGE_SCALAR ? sync_scalar(sync, &message->scalar, node->now_us) : EDIT_ERROR_MALFORMED;
 	switch (message->kind) {
 	case MESSAGE_RECORD: return sync_record(sync, &message->record, node->now_us);
-	case MESSAGE_CHUNK: return round_chunk(sync, &message->chunk, message->payload, node->now_us);
+	case MESSAGE_CHUNK: return round_chunk(sync, &message->chunk, which == CROSS, message->payload, node->now_us);
 	case MESSAGE_CONFIRM: return sync_confirm(sync, &message->confirm, actions);
 	default: return EDIT_ERROR_MALFORMED;
 	}
@@ -228,10 +262,13 @@ static void take_stream(struct node *node, int which, const struct message *mess
 
 static void take_message(struct node *node, const struct message *message, struct actions *actions)
 {
-	/* Of a mesh, a neighbour in one ring is none in the other; whoever is in neither is a stranger to the first. */
-	const struct circle *row = &node->circles[ROW];
-	uint32_t column = circle_local(row, message->from);
-	int which = row->view.count > 1 && column < row->view.count ? ROW : RING;
+	/* Who is with us in one ring is not in another; whoever is in none is a stranger to the first. */
+	int which = CIRCLE_COUNT;
+	while (which-- > 1) {
+		const struct circle *other = &node->circles[which];
+		if (other->view.count > 1 && circle_local(other, message->from) < other->view.count)
+			break;
+	}
 	struct circle *circle = &node->circles[which];
 	bool moved;
 	if (circle_message(circle, circle_local(circle, message->from), message, node->now_us, &moved, actions))
@@ -264,8 +301,10 @@ static uint32_t stalled_by(const struct node *node)
 	uint32_t down = first_down(node), waits_for = sync_waits_for(sync);
 	if (down < nobody)
 		return down;
-	if (waits_for == nobody)
-		return sync_peer(sync, ring_left(sync->rank, sync->count));
+	if (waits_for == nobody) {
+		const struct view *ring = &node->circles[home(node)].view;
+		return circle_global(&node->circles[home(node)], ring_left(ring->rank, ring->count));
+	}
 	return waits_for / sync->row.count == sync->rank && waits_for != own_rank(node) ? waits_for : nobody;
 }
 
@@ -401,13 +440,10 @@ void node_status(const struct node *node, uint64_t now_us, struct node_status *r
 		ret_status->waiting_for = down;
 }
 
-void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer)
+/* What is known of a member of a ring that this one is in. */
+static void look_at(const struct view *view, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer)
 {
-	const struct view *view = &node->circles[RING].view;
-	CHECK(rank < view->count);
-	*ret_peer = (struct node_peer){.state = view->rolled[rank] ? PEER_LIVE : PEER_UNKNOWN,
-				       .lateness_us = node->sync.lateness_us[rank],
-				       .lateness_mean_us = (uint64_t)node->sync.lateness_mean_us[rank]};
+	ret_peer->state = view->rolled[rank] ? PEER_LIVE : PEER_UNKNOWN;
 	if (view_is_down(view, rank))
 		ret_peer->state = PEER_DOWN;
 	for (uint32_t i = 0; i < view->side_count; i++) {
@@ -422,6 +458,20 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 			ret_peer->state = PEER_RESTARTED;
 		else if (side->incarnation == 0 && (side->refused != 0 || side->refuses_us != 0))
 			ret_peer->state = PEER_REFUSED;
+	}
+}
+
+void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer)
+{
+	CHECK(rank < node->sync.count);
+	*ret_peer = (struct node_peer){.state = node->complete ? PEER_LIVE : PEER_UNKNOWN,
+				       .lateness_us = node->sync.lateness_us[rank],
+				       .lateness_mean_us = (uint64_t)node->sync.lateness_mean_us[rank]};
+	for (int which = RING; which <= CROSS; which++) {
+		const struct circle *circle = &node->circles[which];
+		uint32_t local = circle_local(circle, sync_peer(&node->sync, rank));
+		if (circle->view.count > 1 && local < circle->view.count)
+			look_at(&circle->view, local, now_us, ret_peer);
 	}
 }
 

@@ -14,6 +14,8 @@ struct node_config {
 	uint32_t rank, member_count;    /* in the ring; 1 <= member_count <= MEMBER_COUNT_MAX */
 	uint32_t column, shards;        /* of a mesh: the piece of every layer that this node holds, pieces; shards 0 and 1: no mesh.
 					 * Rank in the mesh: rank x shards + column */
+	uint32_t fanout;                /* members of a group of the ring, at least 2 and a divisor of member_count; 0 or member_count: the
+					 * ring is flat */
 	uint64_t incarnation;           /* random, not 0 */
 	const char *const *names;       /* [member_count] of the ring's members (with a mesh: those of the same column) in order; must
 					 * outlive the node */

@@ -92,7 +92,7 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->offer = *offer;
 	sync->offer_us = now_us;
 	sync->progress_us = now_us;
-	sync->begin_bytes = sync->link->sent_bytes;
+	sync->begin_bytes = sync->link->sent_bytes + sync->across->sent_bytes;
 	sync->next_return = 0;
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		struct sync_layer *layer = &sync->state[i];

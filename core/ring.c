@@ -48,10 +48,29 @@ static void finish_own_shard(struct ring_pass *pass)
 	pass->square[pass->rank] = vec_square_sum(pass->buffer + begin, pass->reduced[pass->rank]);
 }
 
+/* `count` more elements of a shard hold a partial sum with the own part in it; pass->reduced says so already. */
+static void take_partial(struct ring_pass *pass, uint32_t shard, size_t count)
+{
+	if (shard != pass->rank) {
+		announce(pass, PHASE_REDUCE, shard);
+		return;
+	}
+	if (pass->state == RING_GATED)
+		return;
+	pass->gathered[shard] += count;
+	pass->finished += count;
+	if (pass->way == RING_REDUCE_SCATTER)
+		return;
+	if (ring_pass_is_summed(pass))
+		finish_own_shard(pass);
+	announce(pass, PHASE_GATHER, shard);
+}
+
 static void reset(struct ring_pass *pass, enum ring_way way, float *buffer, size_t size, float weight)
 {
 	memset(pass->reduced, 0, ring_pass_size(pass->count));
 	pass->way = way;
+	pass->state = RING_FREE;
 	pass->buffer = buffer;
 	pass->size = size;
 	pass->weight = weight;
@@ -86,6 +105,55 @@ void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float w
 	begin_first(pass);
 }
 
+void ring_pass_begin_gated(struct ring_pass *pass, float *buffer, size_t size, float weight)
+{
+	CHECK(pass->count > 1);
+	reset(pass, RING_ALL_REDUCE, buffer, size, weight);
+	pass->state = RING_GATED;
+	begin_first(pass);
+}
+
+bool ring_pass_is_summed(const struct ring_pass *pass)
+{
+	return pass->reduced[pass->rank] == ring_shard_size(pass->size, pass->count, pass->rank);
+}
+
+void ring_pass_release(struct ring_pass *pass, double square)
+{
+	size_t length = ring_shard_size(pass->size, pass->count, pass->rank);
+	CHECK(pass->state == RING_GATED);
+	CHECK(ring_pass_is_summed(pass));
+	pass->state = RING_FREE;
+	pass->square[pass->rank] = square;
+	pass->gathered[pass->rank] = length;
+	pass->finished += length;
+	if (length > 0)
+		announce(pass, PHASE_GATHER, pass->rank);
+}
+
+void ring_pass_begin_early(struct ring_pass *pass, float *stash, size_t size)
+{
+	CHECK(pass->count > 1);
+	reset(pass, RING_ALL_REDUCE, stash, size, 1);
+	pass->state = RING_EARLY;
+}
+
+void ring_pass_open(struct ring_pass *pass, float *buffer)
+{
+	const float *stash = pass->buffer;
+	CHECK(pass->state == RING_EARLY);
+	pass->state = RING_FREE;
+	pass->buffer = buffer;
+	begin_first(pass);
+	for (uint32_t shard = 0; shard < pass->count; shard++) {
+		size_t begin = ring_shard_begin(pass->size, pass->count, shard), count = pass->reduced[shard];
+		if (count == 0 || shard == ring_left(pass->rank, pass->count))
+			continue;
+		vec_accumulate(buffer + begin, stash + begin, 1, count);
+		take_partial(pass, shard, count);
+	}
+}
+
 void ring_pass_begin_reduce(struct ring_pass *pass, float *buffer, size_t size, float weight)
 {
 	reset(pass, RING_REDUCE_SCATTER, buffer, size, weight);
@@ -109,21 +177,15 @@ static size_t next_expected(const struct ring_pass *pass, enum chunk_phase phase
 	return shard == pass->rank ? SIZE_MAX : pass->gathered[shard];
 }
 
-static void accept_reduce(struct ring_pass *pass, const struct chunk *chunk, const void *payload, size_t length)
+static void accept_reduce(struct ring_pass *pass, const struct chunk *chunk, const void *payload)
 {
-	vec_accumulate(pass->buffer + chunk->offset, payload, pass->weight, chunk->count);
 	pass->reduced[chunk->shard] += chunk->count;
-	if (chunk->shard != pass->rank) {
-		announce(pass, PHASE_REDUCE, chunk->shard);
+	if (pass->state == RING_EARLY) {
+		memcpy(pass->buffer + chunk->offset, payload, chunk->count * sizeof(float));
 		return;
 	}
-	pass->gathered[chunk->shard] += chunk->count;
-	pass->finished += chunk->count;
-	if (pass->way == RING_REDUCE_SCATTER)
-		return;
-	if (pass->reduced[chunk->shard] == length)
-		finish_own_shard(pass);
-	announce(pass, PHASE_GATHER, chunk->shard);
+	vec_accumulate(pass->buffer + chunk->offset, payload, pass->weight, chunk->count);
+	take_partial(pass, chunk->shard, chunk->count);
 }
 
 static void accept_gather(struct ring_pass *pass, const struct chunk *chunk, const void *payload, size_t length)
@@ -140,7 +202,9 @@ int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const vo
 {
 	if (chunk->shard >= pass->count || chunk->count == 0 || pass->count == 1)
 		return EDIT_ERROR_MALFORMED;
-	if (chunk->phase == (pass->way == RING_REDUCE_SCATTER ? PHASE_GATHER : PHASE_REDUCE) && pass->way != RING_ALL_REDUCE)
+	bool is_gather = chunk->phase == PHASE_GATHER;
+	if ((is_gather && (pass->way == RING_REDUCE_SCATTER || pass->state == RING_EARLY)) ||
+	    (!is_gather && pass->way == RING_ALL_GATHER))
 		return EDIT_ERROR_MALFORMED;
 	size_t begin = ring_shard_begin(pass->size, pass->count, chunk->shard);
 	size_t length = ring_shard_size(pass->size, pass->count, chunk->shard);
@@ -148,7 +212,7 @@ int ring_pass_accept(struct ring_pass *pass, const struct chunk *chunk, const vo
 	if (expected > length || chunk->offset != begin + expected || chunk->count > length - expected)
 		return EDIT_ERROR_MALFORMED;
 	if (chunk->phase == PHASE_REDUCE)
-		accept_reduce(pass, chunk, payload, length);
+		accept_reduce(pass, chunk, payload);
 	else
 		accept_gather(pass, chunk, payload, length);
 	return 0;

@@ -15,9 +15,14 @@
 /* Both halves, or one: reduce-scatter leaves each member its own shard of the sum; all-gather begins with own shards. */
 enum ring_way { RING_ALL_REDUCE, RING_REDUCE_SCATTER, RING_ALL_GATHER };
 
+/* Of rings of rings: the two passes of one layer depend on each other. RING_GATED: the own shard, once summed, goes on only after
+ * ring_pass_release. RING_EARLY: partial sums come in before the own numbers are there: ring_pass_open. */
+enum ring_state { RING_FREE, RING_GATED, RING_EARLY };
+
 struct ring_pass {
 	uint32_t rank, count; /* of the members */
 	enum ring_way way;
+	enum ring_state state;
 	float weight;         /* own weight in the mean */
 	float *buffer;        /* [size], owned by the caller */
 	size_t size;
@@ -41,6 +46,15 @@ size_t ring_pass_size(uint32_t count);
 void ring_pass_init(struct ring_pass *pass, void *block, uint32_t rank, uint32_t count);
 /* Starts the pass: buffer holds the own pseudo-gradient, unscaled. A weight of 0 adds nothing, whatever buffer holds. */
 void ring_pass_begin(struct ring_pass *pass, float *buffer, size_t size, float weight);
+/* The same, but the own shard's sum is not the mean yet: when it is there (ring_pass_is_summed), the caller goes on with it and calls
+ * ring_pass_release with its sum of squares. */
+void ring_pass_begin_gated(struct ring_pass *pass, float *buffer, size_t size, float weight);
+bool ring_pass_is_summed(const struct ring_pass *pass);
+void ring_pass_release(struct ring_pass *pass, double square);
+/* All-reduce of numbers that are not there yet: partial sums from the left wait in stash [size]. ring_pass_open: they are, in buffer
+ * [size], each counting once. */
+void ring_pass_begin_early(struct ring_pass *pass, float *stash, size_t size);
+void ring_pass_open(struct ring_pass *pass, float *buffer);
 /* Reduce-scatter alone: done when the own shard of buffer holds the sum over all, each times weight; the rest of buffer is anything. */
 void ring_pass_begin_reduce(struct ring_pass *pass, float *buffer, size_t size, float weight);
 /* All-gather alone: the own shard of buffer is in its place; done when all are. */

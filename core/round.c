@@ -18,7 +18,8 @@ static struct sync_buffer *free_buffer(struct sync *sync)
 {
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
 		struct sync_buffer *buffer = &sync->buffers[i];
-		if (!buffer->busy && !ring_pass_has_chunk(&buffer->pass) && sync->link->acknowledged >= buffer->free_after)
+		if (!buffer->busy && !ring_pass_has_chunk(&buffer->pass) && !ring_pass_has_chunk(&buffer->across) &&
+		    sync->link->acknowledged >= buffer->free_after[0] && sync->across->acknowledged >= buffer->free_after[1])
 			return buffer;
 	}
 	return NULL;
@@ -183,24 +184,48 @@ static void begin_mean(struct sync *sync, uint32_t index, uint64_t now_us, struc
 	note_verdicts(sync, index, round, actions);
 	if (index == 0)
 		agree(sync, actions);
-	if (layer->accepted > 0) {
-		struct sync_buffer *buffer = &sync->buffers[layer->buffer];
-		ring_pass_begin(&buffer->pass, buffer->numbers, sync->layers[index].size, (float)weights[sync->rank]);
+	if (layer->accepted == 0)
+		return;
+	struct sync_buffer *buffer = &sync->buffers[layer->buffer];
+	const size_t size = sync->layers[index].size;
+	const float weight = (float)weights[sync->rank];
+	if (sync->group_count == 1) {
+		ring_pass_begin(&buffer->pass, buffer->numbers, size, weight);
+		return;
 	}
+	ring_pass_begin_gated(&buffer->pass, buffer->numbers, size, weight);
+	ring_pass_begin_early(&buffer->across, buffer->stash,
+			      ring_shard_size(size, sync->fanout, sync->rank % sync->fanout));
 }
 
-int round_chunk(struct sync *sync, const struct chunk *chunk, const void *payload, uint64_t now_us)
+/* Between the parts of a mean that is made in three; true if it moved. */
+static bool cross(struct sync *sync, uint32_t index)
+{
+	struct sync_buffer *buffer = &sync->buffers[sync->state[index].buffer];
+	struct ring_pass *pass = &buffer->pass, *across = &buffer->across;
+	if (across->state == RING_EARLY && ring_pass_is_summed(pass)) {
+		ring_pass_open(across, buffer->numbers + sync_shard_begin(sync, index));
+		return true;
+	}
+	if (pass->state == RING_GATED && across->state == RING_FREE && ring_pass_is_done(across)) {
+		ring_pass_release(pass, ring_pass_square_norm(across));
+		return true;
+	}
+	return false;
+}
+
+int round_chunk(struct sync *sync, const struct chunk *chunk, bool is_across, const void *payload, uint64_t now_us)
 {
 	if (chunk->layer_index >= sync->layer_count)
 		return EDIT_ERROR_MALFORMED;
 	struct sync_layer *layer = &sync->state[chunk->layer_index];
 	if (layer->phase != LAYER_MEAN || layer->accepted == 0 || chunk->round != layer->round + 1)
 		return EDIT_ERROR_MALFORMED;
-	struct ring_pass *pass = &sync->buffers[layer->buffer].pass;
-	int error = ring_pass_accept(pass, chunk, payload);
+	struct sync_buffer *buffer = &sync->buffers[layer->buffer];
+	int error = ring_pass_accept(is_across ? &buffer->across : &buffer->pass, chunk, payload);
 	if (error != 0)
 		return error;
-	if (!layer->own_shard_done && pass->reduced[sync->rank] == ring_shard_size(pass->size, pass->count, sync->rank)) {
+	if (!layer->own_shard_done && ring_pass_is_summed(&buffer->pass)) {
 		layer->own_shard_done = true;
 		layer->times_us[1] = now_us - layer->mark_us;
 		layer->mark_us = now_us;
@@ -274,7 +299,7 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->sync_us = now_us - sync->offer_us;
 	sync->done_us = now_us;
 	part_end(sync, now_us, actions);
-	sync->round_bytes = sync->link->sent_bytes - sync->begin_bytes;
+	sync->round_bytes = sync->link->sent_bytes + sync->across->sent_bytes - sync->begin_bytes;
 	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
 					    .b = sync->round_bytes});
 	if (sync->checkpoint_due)
@@ -297,6 +322,8 @@ static bool move(struct sync *sync, uint32_t index, uint64_t now_us, struct acti
 		begin_mean(sync, index, now_us, actions);
 		return true;
 	}
+	if (layer->phase == LAYER_MEAN && layer->accepted > 0 && sync->group_count > 1 && cross(sync, index))
+		return true;
 	if (layer->phase == LAYER_MEAN &&
 	    (layer->accepted == 0 || ring_pass_is_done(&sync->buffers[layer->buffer].pass)))
 		tell_mean(sync, index, now_us);
@@ -338,25 +365,26 @@ void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 
 /* ---- To the ring ---- */
 
-bool round_next_chunk(struct sync *sync, size_t window_bytes, struct frame *ret_frame)
+bool round_next_chunk(struct sync *sync, bool is_across, size_t window_bytes, struct frame *ret_frame)
 {
+	struct link *link = is_across ? sync->across : sync->link;
 	struct sync_buffer *best = NULL;
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
 		struct sync_buffer *buffer = &sync->buffers[i];
-		if (!ring_pass_has_chunk(&buffer->pass))
+		if (!ring_pass_has_chunk(is_across ? &buffer->across : &buffer->pass))
 			continue;
 		if (best == NULL || buffer->round < best->round ||
 		    (buffer->round == best->round && buffer->layer_index < best->layer_index))
 			best = buffer;
 	}
 	size_t chunk_elements = (size_t)setting(sync, WIRE_CHUNK) / sizeof(float);
-	if (best == NULL || !link_has_room(sync->link, chunk_elements * sizeof(float), window_bytes))
+	if (best == NULL || !link_has_room(link, chunk_elements * sizeof(float), window_bytes))
 		return false;
 	*ret_frame = (struct frame){.kind = MESSAGE_CHUNK, .layer_index = best->layer_index,
 				    .origin = (uint32_t)(best - sync->buffers), .round = best->round};
-	ring_pass_next(&best->pass, chunk_elements, &ret_frame->chunk);
+	ring_pass_next(is_across ? &best->across : &best->pass, chunk_elements, &ret_frame->chunk);
 	ret_frame->chunk.round = best->round;
 	ret_frame->chunk.layer_index = best->layer_index;
-	best->free_after = sync->link->end + 1;
+	best->free_after[is_across] = link->end + 1;
 	return true;
 }

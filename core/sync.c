@@ -26,10 +26,17 @@ struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, ui
 	return &sync->confirms[table_index(sync, round, layer_index, rank)];
 }
 
+/* Sends a frame of a member's on, unless it has been everywhere. Along both rings where the ring is cut into groups: then whatever
+ * comes along either proves that all that was sent before has been seen. */
 static void push(struct sync *sync, enum message_kind kind, uint32_t layer_index, uint32_t origin, uint64_t round)
 {
+	const uint32_t f = sync->fanout, place = sync->rank % f, group = sync->rank / f;
 	struct frame frame = {.kind = kind, .layer_index = layer_index, .origin = origin, .round = round};
-	CHECK(link_push(sync->link, &frame) == 0); /* sync_frames_max made room */
+	/* sync_frames_max made room */
+	if (f > 1 && group * f + ring_right(place, f) != origin)
+		CHECK(link_push(sync->link, &frame) == 0);
+	if (sync->group_count > 1 && ring_right(group, sync->group_count) * f + place != origin)
+		CHECK(link_push(sync->across, &frame) == 0);
 }
 
 /* ---- Records ---- */
@@ -44,8 +51,7 @@ void sync_file_record(struct sync *sync, const struct record *record, uint64_t n
 			sync->first_us[parity] = now_us;
 		sync->arrival_us[parity * sync->count + record->origin] = now_us;
 	}
-	if (ring_right(sync->rank, sync->count) != record->origin)
-		push(sync, MESSAGE_RECORD, record->layer_index, record->origin, record->round);
+	push(sync, MESSAGE_RECORD, record->layer_index, record->origin, record->round);
 	sync->progress_us = now_us;
 }
 
@@ -54,9 +60,9 @@ int sync_record(struct sync *sync, const struct record *record, uint64_t now_us)
 	if (record->layer_index >= sync->layer_count || record->origin >= sync->count || record->origin == sync->rank)
 		return EDIT_ERROR_MALFORMED;
 	const struct sync_layer *layer = &sync->state[record->layer_index];
-	if (record->round != layer->round + 1 && record->round != layer->round + 2)
-		return EDIT_ERROR_MALFORMED;
 	if (sync_record_at(sync, record->round, record->layer_index, record->origin)->round == record->round)
+		return sync->group_count > 1 ? 0 : EDIT_ERROR_MALFORMED;
+	if (record->round != layer->round + 1 && record->round != layer->round + 2)
 		return EDIT_ERROR_MALFORMED;
 	sync_file_record(sync, record, now_us);
 	return 0;
@@ -80,12 +86,13 @@ int sync_confirm(struct sync *sync, const struct confirm *confirm, struct action
 	const struct sync_layer *layer = &sync->state[confirm->layer_index];
 	struct sync_confirm *place = sync_confirm_at(sync, confirm->round, confirm->layer_index, confirm->origin);
 	bool fits = confirm->round == layer->round || confirm->round == layer->round + 1;
+	if (confirm->round == place->round && sync->group_count > 1)
+		return 0;
 	if (!fits || confirm->round == place->round)
 		return EDIT_ERROR_MALFORMED;
 	*place = (struct sync_confirm){.round = confirm->round, .hash = confirm->hash};
 	compare(sync, confirm->round, confirm->layer_index, confirm->origin, actions);
-	if (ring_right(sync->rank, sync->count) != confirm->origin)
-		push(sync, MESSAGE_CONFIRM, confirm->layer_index, confirm->origin, confirm->round);
+	push(sync, MESSAGE_CONFIRM, confirm->layer_index, confirm->origin, confirm->round);
 	return 0;
 }
 
@@ -98,8 +105,7 @@ void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct 
 	*sync_confirm_at(sync, round, layer_index, sync->rank) = (struct sync_confirm){.round = round, .hash = hash};
 	for (uint32_t rank = 0; rank < sync->count; rank++)
 		compare(sync, round, layer_index, rank, actions);
-	if (sync->count > 1)
-		push(sync, MESSAGE_CONFIRM, layer_index, sync->rank, round);
+	push(sync, MESSAGE_CONFIRM, layer_index, sync->rank, round);
 }
 
 /* ---- Changes ---- */
@@ -134,11 +140,13 @@ static uint64_t first_free_round(const struct sync *sync)
 	return in_progress(sync) + row_has_told(&sync->row, SCALAR_NORM, 0, in_progress(sync));
 }
 
-/* Sends a change on, along the ring and inside the replica. */
+/* Sends a change on, along all rings. */
 static int push_change(struct sync *sync, const struct change *change)
 {
 	struct frame frame = {.kind = MESSAGE_CHANGE, .change = *change};
-	int error = sync->count > 1 ? link_push(sync->link, &frame) : 0;
+	int error = sync->fanout > 1 ? link_push(sync->link, &frame) : 0;
+	if (error == 0 && sync->group_count > 1)
+		error = link_push(sync->across, &frame);
 	return sync->row.count > 1 && error == 0 ? link_push(sync->row.link, &frame) : error;
 }
 
@@ -183,19 +191,19 @@ int sync_propose(struct sync *sync, struct change *change, struct actions *actio
 	return 0;
 }
 
-int sync_change(struct sync *sync, const struct change *change, bool from_row, struct actions *actions)
+int sync_change(struct sync *sync, const struct change *change, bool is_home, struct actions *actions)
 {
 	uint32_t origin = proposal_origin(change);
 	if (origin >= sync_peer_count(sync) || (change->kind == CHANGE_SET && !value_is_valid(change->setting, change->value)))
 		return EDIT_ERROR_MALFORMED;
 	if (origin == sync_peer(sync, sync->rank)) {
-		if (from_row == (sync->count == 1))
+		if (is_home)
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_HELD, .peer = origin, .a = change->id});
 		return 0;
 	}
-	/* In a mesh it comes along both rings. Whoever hears of changes of one origin for the first time hears of them in order. */
+	/* It may come along several rings. Whoever hears of changes of one origin for the first time hears of them in order. */
 	if ((uint32_t)change->id <= sync->heard[origin])
-		return sync->row.count > 1 ? 0 : EDIT_ERROR_MALFORMED;
+		return sync->row.count > 1 || sync->group_count > 1 ? 0 : EDIT_ERROR_MALFORMED;
 	if (change->kind != CHANGE_RESUME && proposals_hold(&sync->proposals, change) != 0)
 		return EDIT_ERROR_MALFORMED; /* its origin has more open than a member may */
 	sync->heard[origin] = (uint32_t)change->id;
@@ -269,7 +277,7 @@ uint32_t sync_waits_for(const struct sync *sync)
 	return sync_peer_count(sync);
 }
 
-void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message)
+void sync_message(const struct sync *sync, const struct frame *frame, bool is_across, struct message *ret_message)
 {
 	*ret_message = (struct message){.kind = frame->kind, .view = VIEW_NUMBER};
 	switch (frame->kind) {
@@ -283,7 +291,8 @@ void sync_message(const struct sync *sync, const struct frame *frame, struct mes
 		break;
 	case MESSAGE_CHUNK:
 		ret_message->chunk = frame->chunk;
-		ret_message->payload = sync->buffers[frame->origin].numbers + frame->chunk.offset;
+		ret_message->payload = sync->buffers[frame->origin].numbers + frame->chunk.offset +
+				       (is_across ? sync_shard_begin(sync, frame->layer_index) : 0);
 		ret_message->payload_bytes = frame->chunk.count * sizeof(float);
 		break;
 	case MESSAGE_CHANGE: ret_message->change = frame->change; break;
@@ -364,12 +373,18 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 		row_init(&sync->row, row, config->layer_count, config->column, config->shards, sync->row.link);
 	}
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
-		void *pass = piece(block, &used, ring_pass_size(config->count));
-		void *numbers = piece(block, &used, largest_layer(config) * sizeof(float));
+		const uint32_t fanout = config->fanout, group_count = config->count / fanout;
+		size_t largest = largest_layer(config), stash_size = group_count > 1 ? largest / fanout + 1 : 0;
+		void *pass = piece(block, &used, ring_pass_size(fanout));
+		void *across = piece(block, &used, ring_pass_size(group_count));
+		void *numbers = piece(block, &used, largest * sizeof(float));
+		void *stash = piece(block, &used, stash_size * sizeof(float));
 		if (block == NULL)
 			continue;
-		ring_pass_init(&sync->buffers[i].pass, pass, config->rank, config->count);
+		ring_pass_init(&sync->buffers[i].pass, pass, config->rank % fanout, fanout);
+		ring_pass_init(&sync->buffers[i].across, across, config->rank / fanout, group_count);
 		sync->buffers[i].numbers = numbers;
+		sync->buffers[i].stash = stash;
 	}
 	return used;
 }
@@ -380,10 +395,12 @@ size_t sync_size(const struct sync_config *config)
 	return lay_out(&sync, NULL, config);
 }
 
-void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *row_link)
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *across,
+	       struct link *row_link)
 {
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
-			      .column = config->column, .layers = config->layers, .link = link, .row.link = row_link, .settings = *config->settings,
+			      .column = config->column, .layers = config->layers, .link = link, .across = across, .row.link = row_link,
+			      .fanout = config->fanout, .group_count = config->count / config->fanout, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
 			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale};
 	lay_out(sync, block, config);

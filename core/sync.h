@@ -41,11 +41,13 @@ struct sync_layer {
 /* A work buffer: the own pseudo-gradient, then the mean, of one layer in flight. */
 struct sync_buffer {
 	struct ring_pass pass;
+	struct ring_pass across; /* of rings of rings: the own shard of pass, with the same member of the other groups */
 	float *numbers;          /* [largest layer] */
+	float *stash;            /* [largest own shard] for across */
 	uint32_t layer_index;    /* its layer while busy */
 	bool busy;               /* from start to commit */
 	uint64_t round;
-	uint64_t free_after;     /* once committed: link number up to which frames may still be sent from it */
+	uint64_t free_after[2];  /* once committed: link numbers up to which frames may still be sent from it: ring, across */
 };
 
 struct sync_confirm {
@@ -62,13 +64,16 @@ struct sync_config {
 	const struct detector *detectors; /* [layer_count] or NULL */
 	const struct ring_settings *settings;
 	uint32_t column, shards;    /* of the mesh: this node's piece, pieces of a replica */
+	uint32_t fanout;            /* members of a group, a divisor of count: count if the ring is flat */
 };
 
 struct sync {
 	uint32_t rank, count, layer_count, buffer_count;
 	uint32_t column;
 	const struct layer *layers;
-	struct link *link;
+	struct link *link;            /* to the right neighbour: of the ring, or of the group */
+	struct link *across;          /* to that across the groups */
+	uint32_t fanout, group_count; /* members of a group; groups. A flat ring is one group */
 	struct row row;               /* with the other nodes of the replica */
 	uint64_t sums, summed;        /* over the replica: asked for; known */
 	struct scalar sum;            /* own part of the last one asked for */
@@ -125,9 +130,10 @@ struct sync {
 
 /* Bytes of the block for sync_init, a multiple of 64. */
 size_t sync_size(const struct sync_config *config);
-/* Lays everything into block (64-byte aligned). link, row_link: the member's own, in the ring and inside its replica (NULL if it is
- * alone there); outlive sync. */
-void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *row_link);
+/* Lays everything into block (64-byte aligned). The links are the member's own: in its group, across the groups, inside its replica;
+ * outlive sync. */
+void sync_init(struct sync *sync, void *block, const struct sync_config *config, struct link *link, struct link *across,
+	       struct link *row_link);
 /* Small frames that a correct ring, and a correct row, can owe to the right neighbour at once. */
 size_t sync_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards);
 size_t sync_row_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards);
@@ -136,8 +142,8 @@ size_t sync_row_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t
 int sync_record(struct sync *sync, const struct record *record, uint64_t now_us);
 int sync_confirm(struct sync *sync, const struct confirm *confirm, struct actions *actions);
 int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us);
-/* from_row: it came along the replica's ring. */
-int sync_change(struct sync *sync, const struct change *change, bool from_row, struct actions *actions);
+/* is_home: along the ring by which an own change is known to have been everywhere. */
+int sync_change(struct sync *sync, const struct change *change, bool is_home, struct actions *actions);
 /* The own part of the next sum over the replica. */
 void sync_sum(struct sync *sync, double value, bool wants_offer);
 /* Once all rings are complete: tells the others the own part, and the driver the sum when it is known. */
@@ -150,7 +156,7 @@ int sync_propose(struct sync *sync, struct change *change, struct actions *actio
 /* Files a record, own or received, and sends it on unless it has been everywhere. */
 void sync_file_record(struct sync *sync, const struct record *record, uint64_t now_us);
 /* Makes the message of a frame: contents from the tables. */
-void sync_message(const struct sync *sync, const struct frame *frame, struct message *ret_message);
+void sync_message(const struct sync *sync, const struct frame *frame, bool is_across, struct message *ret_message);
 
 /* Tables. */
 struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
@@ -160,6 +166,11 @@ struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, ui
 static inline uint32_t sync_layer_at(const struct sync *sync, uint32_t position)
 {
 	return sync->gradients ? sync->layer_count - 1 - position : position;
+}
+/* First element of the own shard of a layer, which goes across the groups. */
+static inline size_t sync_shard_begin(const struct sync *sync, uint32_t layer_index)
+{
+	return ring_shard_begin(sync->layers[layer_index].size, sync->fanout, sync->rank % sync->fanout);
 }
 /* Rank in the mesh of a member of the ring, and members of the mesh. */
 static inline uint32_t sync_peer(const struct sync *sync, uint32_t rank) { return rank * sync->row.count + sync->column; }

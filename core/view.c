@@ -10,10 +10,10 @@ size_t view_size(uint32_t count)
 	return (count * sizeof(bool) + 7) / 8 * 8;
 }
 
-void view_init(struct view *view, void *block, uint32_t rank, uint32_t count, const char *const *names,
+void view_init(struct view *view, void *block, uint32_t rank, uint32_t count, const char *const *names, size_t stride,
 	       const struct fact *facts, size_t fact_count, uint64_t silence_us)
 {
-	*view = (struct view){.rank = rank, .count = count, .names = names, .facts = facts, .fact_count = fact_count,
+	*view = (struct view){.rank = rank, .count = count, .names = names, .stride = stride, .facts = facts, .fact_count = fact_count,
 			      .silence_us = silence_us, .rolled = block};
 	memset(view->rolled, 0, view_size(count));
 	view->side_count = count < 3 ? count - 1 : 2;
@@ -63,7 +63,7 @@ static size_t first_difference(const struct view *view, const struct hello *hell
 static enum refusal judge(const struct view *view, const struct neighbour *neighbour, const struct message *message,
 			  uint64_t now_us, size_t *ret_fact)
 {
-	if (!text_is_equal(message->hello.name, view->names[neighbour->rank]))
+	if (!text_is_equal(message->hello.name, view->names[neighbour->rank * view->stride]))
 		return REFUSAL_STRANGER;
 	if (neighbour->incarnation != 0 && !neighbour->down && now_us - neighbour->heard_us < view->silence_us)
 		return REFUSAL_DUPLICATE;

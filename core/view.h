@@ -28,7 +28,8 @@ struct neighbour {
 
 struct view {
 	uint32_t rank, count;
-	const char *const *names;
+	const char *const *names; /* of rank r: names[r x stride] */
+	size_t stride;
 	const struct fact *facts;
 	size_t fact_count;
 	uint64_t silence_us;
@@ -42,7 +43,7 @@ struct view {
 /* Bytes of the block for view_init. */
 size_t view_size(uint32_t count);
 /* names and facts are borrowed for good; block stays the caller's. */
-void view_init(struct view *view, void *block, uint32_t rank, uint32_t count, const char *const *names,
+void view_init(struct view *view, void *block, uint32_t rank, uint32_t count, const char *const *names, size_t stride,
 	       const struct fact *facts, size_t fact_count, uint64_t silence_us);
 /* The neighbour with this rank, NULL if it is none. */
 struct neighbour *view_neighbour(struct view *view, uint32_t rank);

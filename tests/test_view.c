@@ -21,7 +21,7 @@ struct fixture {
 static int set_up(void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof *fixture);
-	view_init(&fixture->view, fixture->block, 1, 4, names, facts, 2, 3000);
+	view_init(&fixture->view, fixture->block, 1, 4, names, 1, facts, 2, 3000);
 	*state = fixture;
 	return 0;
 }
