@@ -291,6 +291,13 @@ static uint32_t first_down(const struct node *node)
 	return sync_peer_count(&node->sync);
 }
 
+/* The left neighbour, from whom the ring's numbers come. */
+static uint32_t home_left(const struct node *node)
+{
+	const struct circle *circle = &node->circles[home(node)];
+	return circle_global(circle, ring_left(circle->view.rank, circle->view.count));
+}
+
 /* Whom a round that does not move waits for; the number of members if it moves or waits for a worker that is alive. */
 static uint32_t stalled_by(const struct node *node)
 {
@@ -301,10 +308,8 @@ static uint32_t stalled_by(const struct node *node)
 	uint32_t down = first_down(node), waits_for = sync_waits_for(sync);
 	if (down < nobody)
 		return down;
-	if (waits_for == nobody) {
-		const struct view *ring = &node->circles[home(node)].view;
-		return circle_global(&node->circles[home(node)], ring_left(ring->rank, ring->count));
-	}
+	if (waits_for == nobody)
+		return home_left(node);
 	return waits_for / sync->row.count == sync->rank && waits_for != own_rank(node) ? waits_for : nobody;
 }
 
@@ -430,8 +435,11 @@ void node_status(const struct node *node, uint64_t now_us, struct node_status *r
 		break;
 	case NODE_SYNCING:
 		ret_status->waiting_for = sync_waits_for(sync);
-		if (now_us - sync->progress_us >= node->config.silence_us)
-			ret_status->stalled_us = now_us - sync->progress_us;
+		if (now_us - sync->progress_us < node->config.silence_us)
+			break;
+		ret_status->stalled_us = now_us - sync->progress_us;
+		if (ret_status->waiting_for == sync_peer_count(sync))
+			ret_status->waiting_for = home_left(node);
 		break;
 	default: break;
 	}

@@ -78,8 +78,12 @@ void citizen_init(struct citizen *member, const struct setup *setup, const struc
 
 void citizen_connect(struct citizen *member, const struct setup *setup, const struct world_config *config, struct dice *dice)
 {
-	for (int end = 0; end < (config->shards > 1 ? ROAD_COUNT : ROAD_ROW_LEFT); end++)
+	for (int end = 0; end < ROAD_COUNT; end++) {
+		if ((end >= ROAD_ROW_LEFT && config->shards == 1) ||
+		    ((end == ROAD_CROSS_LEFT || end == ROAD_CROSS_RIGHT) && config->fanout == config->peers))
+			continue; /* leads nowhere */
 		member->roads[end] = setup_road(setup, dice);
+	}
 }
 
 void citizen_fini(struct citizen *member)

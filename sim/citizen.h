@@ -6,8 +6,8 @@
 
 #include "sim/setup.h"
 
-/* A member's roads, by the neighbour that they lead to: in its ring, and inside its replica. */
-enum road_end { ROAD_LEFT, ROAD_RIGHT, ROAD_ROW_LEFT, ROAD_ROW_RIGHT, ROAD_COUNT };
+/* A member's roads, by the neighbour that they lead to: in its ring or group, across the groups, inside its replica. */
+enum road_end { ROAD_LEFT, ROAD_RIGHT, ROAD_CROSS_LEFT, ROAD_CROSS_RIGHT, ROAD_ROW_LEFT, ROAD_ROW_RIGHT, ROAD_COUNT };
 
 struct replica {
 	float *numbers;        /* of all layers */
@@ -26,7 +26,7 @@ struct citizen {
 	uint64_t tick_us;      /* the earliest entry in the heap; UINT64_MAX: none */
 	uint64_t told_us;      /* when the last of what the worker tells arrives */
 	uint64_t deadline_us;
-	uint64_t taken_from_left[2]; /* in its ring, inside its replica: frames below have arrived once */
+	uint64_t taken_from_left[ROAD_COUNT]; /* by the road that leads there: frames below have arrived once */
 	uint64_t incarnation;
 	uint32_t life;         /* how often it has come back */
 	bool crashed, finished, stall_noted;

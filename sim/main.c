@@ -32,6 +32,7 @@ static const struct argp_option options[] = {
 	{"seed", 's', "SEED", 0, "the seed of one ring (default 1)", 0},
 	{"seeds", 'n', "A-B", 0, "rings of seeds A to B; a single number means 1 to it", 0},
 	{"peers", 'p', "N", 0, "members of the ring", 0},
+	{"fanout", 'g', "F", 0, "members of a group of the ring, a divisor of the members; as many: a flat ring", 0},
 	{"shards", 'm', "M", 0, "members that share a replica of the model: PEERS x M in all", 0},
 	{"layers", 'l', "L", 0, "layers of the model", 0},
 	{"rounds", 'r', "R", 0, "rounds until the run ends", 0},
@@ -101,6 +102,7 @@ static error_t read_option(int key, char *text, struct argp_state *state)
 	case 's': arguments->first = arguments->last = whole_number(state, "seed", text, 0, UINT64_MAX - 1); break;
 	case 'n': read_seeds(state, arguments, text); break;
 	case 'p': config->peers = (uint32_t)whole_number(state, "peers", text, 1, MEMBER_COUNT_MAX); break;
+	case 'g': config->fanout = (uint32_t)whole_number(state, "fanout", text, 2, MEMBER_COUNT_MAX); break;
 	case 'm': config->shards = (uint32_t)whole_number(state, "shards", text, 1, MEMBER_COUNT_MAX); break;
 	case 'l': config->layer_count = whole_number(state, "layers", text, 1, LAYER_COUNT_MAX); break;
 	case 'r': config->rounds = whole_number(state, "rounds", text, 1, 1000000); break;

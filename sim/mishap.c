@@ -10,6 +10,7 @@ void mishap_plan(struct world *world)
 	struct dice *dice = &world->dice;
 	const uint64_t span_us = world->setup.span_us;
 	uint32_t rank = (uint32_t)dice_between(dice, 0, world->count - 1);
+	const bool is_plain = config->shards == 1 && config->fanout == config->peers;
 	world->crashed_rank = world->count;
 	if (config->faults & (FAULT_CRASH | FAULT_RESTART) && world->count > 1) {
 		uint64_t back_us = config->faults & FAULT_CRASH ? 0 : dice_magnitude(dice, 1000, 20 * SECOND);
@@ -22,7 +23,7 @@ void mishap_plan(struct world *world)
 		heap_push(&world->heap, (struct heap_entry){
 			.time_us = dice_between(dice, 0, span_us), .kind = HAPPENS_CUT,
 			.rank = (uint32_t)dice_between(dice, 0, world->count - 1),
-			.item = (uint32_t)dice_between(dice, 1, world->config->shards > 1 ? 7 : 3), .number = dice_magnitude(dice, 10000, 30 * SECOND)});
+			.item = (uint32_t)dice_between(dice, 1, is_plain ? 3 : 15), .number = dice_magnitude(dice, 10000, 30 * SECOND)});
 	for (uint64_t count = config->faults & FAULT_CHANGE ? dice_between(dice, 1, 6) : 0; count > 0; count--)
 		world_push(world, HAPPENS_CHANGE, (uint32_t)dice_between(dice, 0, world->count - 1),
 			   dice_between(dice, SECOND, SECOND + span_us), NULL);
@@ -58,8 +59,9 @@ void mishap_restart(struct world *world, uint32_t rank)
 
 void mishap_cut(struct world *world, const struct heap_entry *entry)
 {
-	/* In a mesh every other one inside a replica. Of two members each is the other's right neighbour. */
-	enum road_end end = entry->item & 4 ? ROAD_ROW_RIGHT : ROAD_RIGHT;
+	/* Where there are several rings, any of them. Of two members each is the other's right neighbour. */
+	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_ROW_RIGHT, ROAD_CROSS_RIGHT, ROAD_RIGHT};
+	enum road_end end = ends[entry->item / 4];
 	uint32_t right = world_neighbour(world, entry->rank, end);
 	enum road_end back_end = world_road(world, right, entry->rank);
 	struct road *there = &world->members[entry->rank].roads[end];
@@ -82,7 +84,7 @@ static bool is_at_rest(const struct world *world, uint32_t rank)
 	if (member->crashed || member->finished)
 		return true;
 	node_status(member->node, world->now_us, &status);
-	if (world->config->shards > 1) {
+	if (world->config->shards > 1 || world->config->fanout < world->config->peers) {
 		/* Each says whom it waits for itself: the dead one, or somebody who waits in turn. */
 		bool is_mate = rank / world->config->shards == world->crashed_rank / world->config->shards;
 		bool knows_mate = is_mate && status.waiting_for == world->crashed_rank;

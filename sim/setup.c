@@ -6,6 +6,15 @@
 
 #include "sim/setup.h"
 
+/* Of the numbers of groups that a ring can be cut into one; peers if there is none. */
+static uint32_t draw_fanout(struct dice *dice, uint32_t peers)
+{
+	uint32_t fanout = (uint32_t)dice_between(dice, 2, u64_max(2, peers / 2));
+	while (fanout < peers && peers % fanout != 0)
+		fanout++;
+	return fanout < peers ? fanout : peers;
+}
+
 void world_config_draw(struct world_config *config)
 {
 	struct dice dice = {config->seed ^ UINT64_C(0x636f6e666967)};
@@ -23,6 +32,8 @@ void world_config_draw(struct world_config *config)
 		config->shards = 1;
 	if (config->peers == 0)
 		config->peers = (uint32_t)peers;
+	if (config->fanout == 0)
+		config->fanout = dice_chance(&mesh, 0.3) ? draw_fanout(&mesh, config->peers) : config->peers;
 	bool is_large = config->peers > 12;
 	uint64_t layers = dice_between(&dice, 1, is_large ? 2 : 5), rounds = dice_between(&dice, 2, is_large ? 4 : 12);
 	if (config->layer_count == 0)
@@ -34,9 +45,12 @@ void world_config_draw(struct world_config *config)
 		faults &= ~(unsigned)(FAULT_CRASH | FAULT_RESTART);
 	if (config->faults == UINT_MAX)
 		config->faults = faults;
-	/* Who comes back without its piece, or whose worker dies, stops its whole replica. */
+	/* Who comes back without its piece, or whose worker dies, stops its whole replica; of who comes back to another group
+	 * members only see that nothing moves. */
 	if (config->shards > 1)
 		config->faults &= ~(unsigned)(FAULT_RESTART | FAULT_DEATH);
+	if (config->fanout < config->peers)
+		config->faults &= ~(unsigned)FAULT_RESTART;
 }
 
 static size_t draw_size(struct dice *dice, size_t chunk, size_t peers)

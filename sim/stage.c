@@ -44,11 +44,13 @@ void world_arm_tick(struct world *world, uint32_t rank)
 
 uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end end)
 {
-	uint32_t peers = world->config->peers, shards = world->config->shards;
-	uint32_t row = rank / shards, column = rank % shards;
+	const uint32_t fanout = world->config->fanout, groups = world->config->peers / fanout, shards = world->config->shards;
+	uint32_t row = rank / shards, column = rank % shards, group = row / fanout, place = row % fanout;
 	switch (end) {
-	case ROAD_LEFT: row = ring_left(row, peers); break;
-	case ROAD_RIGHT: row = ring_right(row, peers); break;
+	case ROAD_LEFT: row = group * fanout + ring_left(place, fanout); break;
+	case ROAD_RIGHT: row = group * fanout + ring_right(place, fanout); break;
+	case ROAD_CROSS_LEFT: row = ring_left(group, groups) * fanout + place; break;
+	case ROAD_CROSS_RIGHT: row = ring_right(group, groups) * fanout + place; break;
 	case ROAD_ROW_LEFT: column = ring_left(column, shards); break;
 	case ROAD_ROW_RIGHT: column = ring_right(column, shards); break;
 	case ROAD_COUNT: break;
@@ -58,7 +60,8 @@ uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end
 
 enum road_end world_road(const struct world *world, uint32_t rank, uint32_t to)
 {
-	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_LEFT, ROAD_ROW_RIGHT, ROAD_ROW_LEFT};
+	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_LEFT, ROAD_CROSS_RIGHT, ROAD_CROSS_LEFT, ROAD_ROW_RIGHT,
+					     ROAD_ROW_LEFT};
 	for (size_t i = 0; to != rank && i < sizeof ends / sizeof ends[0]; i++)
 		if (world_neighbour(world, rank, ends[i]) == to)
 			return ends[i];
@@ -78,6 +81,7 @@ void world_start(struct world *world, uint32_t rank, uint64_t start_us)
 	struct replica *replica = &world->replicas[row];
 	struct node_config node = {
 		.rank = row, .member_count = config->peers, .column = column, .shards = config->shards,
+		.fanout = config->fanout,
 		.incarnation = dice_bits(&world->dice) | 1, .names = world->ring_names + (size_t)column * config->peers,
 		.mates = world->row_names + (size_t)row * config->shards, .facts = world->facts, .fact_count = 3,
 		.heartbeat_us = HEARTBEAT_US, .silence_us = SILENCE_US, .retry_us = SECOND,

@@ -244,8 +244,7 @@ static void check_payload(struct world *world, uint32_t rank, const struct parce
 {
 	struct citizen *member = &world->members[rank];
 	const struct message *message = &parcel->message;
-	const uint32_t shards = world->config->shards;
-	uint64_t *taken = &member->taken_from_left[message->from / shards == rank / shards && shards > 1];
+	uint64_t *taken = &member->taken_from_left[world_road(world, rank, message->from)];
 	if (message->kind != MESSAGE_CHUNK || message->sequence < *taken)
 		return;
 	if (message->incarnation != world->members[message->from].incarnation)
@@ -346,6 +345,7 @@ static void init(struct world *world)
 	mishap_plan(world);
 	world_cover(world, COVER_ALONE, world->count == 1);
 	world_cover(world, COVER_MESHES, config->shards > 1);
+	world_cover(world, COVER_GROUPS, config->fanout < config->peers);
 	for (size_t l = 0; l < config->layer_count; l++)
 		world_cover(world, COVER_EMPTY, world->setup.sizes[l] == 0);
 }

@@ -53,6 +53,7 @@ enum fault {
 	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
 	X(COVER_ALONE, "rings of one", 30)                                                                             \
 	X(COVER_MESHES, "meshes", 60)                                                                                 \
+	X(COVER_GROUPS, "rings of rings", 20)                                                                         \
 	X(COVER_EMPTY, "empty layers", 100)                                                                            \
 	X(COVER_LATES, "late", 400)                                                                                     \
 	X(COVER_ABSENTS, "absent", 700)                                                                                 \
@@ -71,6 +72,7 @@ struct world_config {
 	uint64_t seed;
 	uint32_t peers;     /* of a ring, so many replicas there are: 1 .. MEMBER_COUNT_MAX */
 	uint32_t shards;    /* members of a replica; peers x shards <= MEMBER_COUNT_MAX */
+	uint32_t fanout;    /* members of a group of the ring, a divisor of peers; peers: the ring is flat */
 	size_t layer_count; /* 1 .. LAYER_COUNT_MAX */
 	uint64_t rounds;    /* 1 .. */
 	unsigned faults;    /* enum fault, or-ed */
