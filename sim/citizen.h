@@ -4,10 +4,8 @@
 /* One member of a world: its node and its roads; and a replica: the memory and the worker of all members that share one copy of the
  * model, so that what they hold together is there to be looked at. Without a mesh a replica is one member's. */
 
+#include "sim/places.h"
 #include "sim/setup.h"
-
-/* A member's roads, by the neighbour that they lead to: in its ring or group, across the groups, inside its replica. */
-enum road_end { ROAD_LEFT, ROAD_RIGHT, ROAD_CROSS_LEFT, ROAD_CROSS_RIGHT, ROAD_ROW_LEFT, ROAD_ROW_RIGHT, ROAD_COUNT };
 
 struct replica {
 	float *numbers;        /* of all layers */

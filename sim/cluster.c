@@ -88,7 +88,9 @@ static void send_message(struct cluster *cluster, uint32_t rank, const struct ac
 {
 	const struct scenario *scenario = cluster->scenario;
 	struct machine *machine = &cluster->machines[rank];
-	bool is_right = action->to == (rank + 1) % scenario->host_count;
+	const struct places places = scenario_places(scenario);
+	const enum road_end end = places_road(&places, rank, action->to);
+	CHECK(end < ROAD_COUNT);
 	size_t payload = action->message.payload_bytes, scale = (size_t)scenario->value[MODEL_SCALE];
 	size_t header = (parcel_size(&action->message) - payload + scale - 1) / scale;
 	struct message *copy = malloc(sizeof *copy);
@@ -99,7 +101,7 @@ static void send_message(struct cluster *cluster, uint32_t rank, const struct ac
 		turn->first_chunk_us = turn->first_chunk_us ? turn->first_chunk_us : cluster->now_us;
 	}
 	machine->bytes += (payload + header) * scale;
-	uint64_t arrival_us = machine_send(machine, &cluster->machines[action->to], is_right, payload + header,
+	uint64_t arrival_us = machine_send(machine, &cluster->machines[action->to], end, payload + header,
 					   cluster->now_us);
 	heap_push(&cluster->heap,
 		  (struct heap_entry){.time_us = arrival_us, .kind = HAPPENS_ARRIVAL, .rank = action->to, .data = copy});

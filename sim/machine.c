@@ -61,7 +61,8 @@ static void init_node(struct machine *machine, const struct scenario *scenario, 
 {
 	struct dice dice = dice_at((uint64_t)scenario->value[RUN_SEED], UINT64_MAX, rank);
 	struct node_config config = {
-		.rank = rank, .member_count = scenario->host_count, .incarnation = dice_bits(&dice) | 1, .names = names,
+		.rank = rank, .member_count = scenario->host_count, .fanout = (uint32_t)scenario->value[NODES_FANOUT],
+		.incarnation = dice_bits(&dice) | 1, .names = names,
 		.facts = fact, .fact_count = 1, .layers = machine->layers, .layer_count = layer_count,
 		.settings = scenario->settings, .heartbeat_us = SECOND, .silence_us = NEVER_US, .retry_us = NEVER_US,
 	};
@@ -82,7 +83,6 @@ static struct road road_between(const struct scenario *scenario, uint32_t rank, 
 void machine_init(struct machine *machine, const struct scenario *scenario, uint32_t rank, struct tuition *tuition,
 		  const char *const *names, const struct fact *fact)
 {
-	uint32_t count = scenario->host_count;
 	*machine = (struct machine){.tick_us = UINT64_MAX, .work_us = UINT64_MAX, .told.name = scenario->hosts[rank].name};
 	init_layers(machine, scenario, tuition);
 	struct learner_config config = {.rank = rank, .scenario = scenario, .layers = machine->layers, .tuition = tuition,
@@ -95,8 +95,9 @@ void machine_init(struct machine *machine, const struct scenario *scenario, uint
 	learner_init(&machine->learner, &config);
 	machine->learner.gradients = node_averages_gradients(machine->node);
 	machine->is_shared = scenario->hosts[rank].value[HOST_SHARED] > 0;
-	machine->roads[0] = road_between(scenario, rank, (rank + count - 1) % count);
-	machine->roads[1] = road_between(scenario, rank, (rank + 1) % count);
+	const struct places places = scenario_places(scenario);
+	for (int end = 0; end < ROAD_COUNT; end++)
+		machine->roads[end] = road_between(scenario, rank, places_neighbour(&places, rank, (enum road_end)end));
 }
 
 void machine_fini(struct machine *machine)
@@ -110,9 +111,9 @@ void machine_fini(struct machine *machine)
 	free(machine->layers);
 }
 
-uint64_t machine_send(struct machine *machine, struct machine *neighbour, unsigned side, size_t size_bytes, uint64_t now_us)
+uint64_t machine_send(struct machine *machine, struct machine *neighbour, enum road_end end, size_t size_bytes, uint64_t now_us)
 {
-	struct road *road = &machine->roads[side];
+	struct road *road = &machine->roads[end];
 	struct dice unused = {0};
 	bool overtakes;
 	if (machine->is_shared)

@@ -14,8 +14,8 @@ struct machine {
 	float *numbers;        /* of all layers */
 	struct layer *layers;  /* [layer_count] */
 	struct learner learner;
-	struct road roads[2];  /* to the left, to the right neighbour */
-	bool is_shared;        /* both neighbours are on one line, */
+	struct road roads[ROAD_COUNT]; /* where they lead */
+	bool is_shared;        /* all neighbours are on one line, */
 	uint64_t line_busy_us; /* taken until then */
 	uint64_t tick_us, work_us; /* the earliest entry in the heap; UINT64_MAX: none */
 	uint64_t deadline_us;
@@ -39,7 +39,7 @@ void machine_init(struct machine *machine, const struct scenario *scenario, uint
 /* Releases it. */
 void machine_fini(struct machine *machine);
 
-/* When a message of size_bytes sent now to the neighbour on that side (1: right) arrives; takes the lines. */
-uint64_t machine_send(struct machine *machine, struct machine *neighbour, unsigned side, size_t size_bytes, uint64_t now_us);
+/* When a message of size_bytes sent now to the neighbour on that road arrives; takes the lines. */
+uint64_t machine_send(struct machine *machine, struct machine *neighbour, enum road_end end, size_t size_bytes, uint64_t now_us);
 
 #endif

@@ -287,6 +287,11 @@ static int settle(struct draft *draft, struct line *why)
 	int error = settle_hosts(draft, why);
 	if (error)
 		return error;
+	uint32_t fanout = (uint32_t)value[NODES_FANOUT];
+	if (fanout == 1 || (fanout > 1 && (scenario->host_count % fanout != 0 || fanout == scenario->host_count)))
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%s:%d: [nodes] ring.fanout: %u, expected a divisor of the %u nodes between 1 and %u", draft->path,
+				 scenario->line_number[NODES_FANOUT], fanout, scenario->host_count, scenario->host_count);
 	settle_method(draft);
 	settle_schedule(scenario);
 	const char *conflict = ring_settings_conflict(&scenario->settings);
@@ -353,6 +358,12 @@ void scenario_close(struct scenario *scenario)
 	free(scenario->hosts);
 	free(scenario->path);
 	*scenario = (struct scenario){0};
+}
+
+struct places scenario_places(const struct scenario *scenario)
+{
+	uint32_t fanout = (uint32_t)scenario->value[NODES_FANOUT];
+	return (struct places){.peers = scenario->host_count, .fanout = fanout == 0 ? scenario->host_count : fanout, .shards = 1};
 }
 
 bool host_has_burst(const struct host *host, enum host_key from, uint64_t number)

@@ -8,6 +8,7 @@
 #include "core/layer.h"
 #include "core/option.h"
 #include "proto/text.h"
+#include "sim/places.h"
 
 /* What a value is. */
 enum scenario_type {
@@ -62,6 +63,8 @@ enum scenario_type {
 	X(DATA_CLIP, "data", "clip", REAL, 1, 0, 1e30, "", "largest norm of a gradient; 0: any")                 \
 	X(NODES_COUNT, "nodes", "count", COUNT, 0, 1, MEMBER_COUNT_MAX, "nodes",                                 \
 	  "named n0, n1, ...; without it each [node NAME] is one")                                               \
+	X(NODES_FANOUT, "nodes", "ring.fanout", COUNT, 0, 0, MEMBER_COUNT_MAX, "nodes",                          \
+	  "of a group, where the ring is a ring of rings: a divisor of their number; 0: a flat ring")            \
 	X(NODES_RANDOM, "nodes", "straggler.random", REAL, 1, 1, 1e6, "",                                        \
 	  "at each step one node, another each time, is slowed by this factor")
 
@@ -143,6 +146,9 @@ int scenario_open(struct scenario *scenario, const char *path, struct line *why)
 /* Every key at its default and so many nodes without a name: a scenario that is made rather than read. */
 void scenario_init(struct scenario *scenario, uint32_t host_count);
 void scenario_close(struct scenario *scenario);
+
+/* Who is whose neighbour. */
+struct places scenario_places(const struct scenario *scenario);
 
 /* Whether a burst of the three keys from `from` on (from, steps, every) covers the step with that number, counted from 1. */
 bool host_has_burst(const struct host *host, enum host_key from, uint64_t number);

@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/ring.h"
 #include "sim/stage.h"
 
 void world_fail(struct world *world, const char *format, ...)
@@ -42,30 +41,22 @@ void world_arm_tick(struct world *world, uint32_t rank)
 		 (struct heap_entry){.time_us = member->deadline_us, .kind = HAPPENS_TICK, .rank = rank});
 }
 
+static struct places world_places(const struct world *world)
+{
+	const struct world_config *config = world->config;
+	return (struct places){.peers = config->peers, .fanout = config->fanout, .shards = config->shards};
+}
+
 uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end end)
 {
-	const uint32_t fanout = world->config->fanout, groups = world->config->peers / fanout, shards = world->config->shards;
-	uint32_t row = rank / shards, column = rank % shards, group = row / fanout, place = row % fanout;
-	switch (end) {
-	case ROAD_LEFT: row = group * fanout + ring_left(place, fanout); break;
-	case ROAD_RIGHT: row = group * fanout + ring_right(place, fanout); break;
-	case ROAD_CROSS_LEFT: row = ring_left(group, groups) * fanout + place; break;
-	case ROAD_CROSS_RIGHT: row = ring_right(group, groups) * fanout + place; break;
-	case ROAD_ROW_LEFT: column = ring_left(column, shards); break;
-	case ROAD_ROW_RIGHT: column = ring_right(column, shards); break;
-	case ROAD_COUNT: break;
-	}
-	return row * shards + column;
+	const struct places places = world_places(world);
+	return places_neighbour(&places, rank, end);
 }
 
 enum road_end world_road(const struct world *world, uint32_t rank, uint32_t to)
 {
-	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_LEFT, ROAD_CROSS_RIGHT, ROAD_CROSS_LEFT, ROAD_ROW_RIGHT,
-					     ROAD_ROW_LEFT};
-	for (size_t i = 0; to != rank && i < sizeof ends / sizeof ends[0]; i++)
-		if (world_neighbour(world, rank, ends[i]) == to)
-			return ends[i];
-	return ROAD_COUNT;
+	const struct places places = world_places(world);
+	return places_road(&places, rank, to);
 }
 
 struct replica *world_replica(const struct world *world, uint32_t rank)

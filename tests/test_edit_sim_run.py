@@ -39,6 +39,8 @@ BAD = [  # text, and what the line must say
     ("seed = 1\n", ":1: seed: stands outside a [section]"),
     ("[ring]\na = 1\n", ":2: [ring]: unknown section, expected run, model, data, nodes or node NAME"),
     ("[node A B]\nspeed = 1\n", ":2: [node A B]: not a name"),
+    ("[run]\ntokens = 1\n[nodes]\ncount = 8\nring.fanout = 3\n", ":5: [nodes] ring.fanout: 3, expected a divisor of the 8 nodes"),
+    ("[run]\ntokens = 1\n[nodes]\ncount = 8\nring.fanout = 8\n", ":5: [nodes] ring.fanout: 8, expected a divisor of the 8 nodes"),
     ("[nodes]\nwheels = 4\n", ":2: [nodes] wheels: unknown key"),
     ("[node a]\nspeed = 0\n", ":2: [node a] speed: 0 is out of range, expected a number from 1e-06"),
     ("[node a]\nlink.shared = maybe\n", ':2: [node a] link.shared: "maybe" does not fit, expected yes or no'),
