@@ -4,11 +4,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/members.h"
+#include "core/ring.h"
 #include "proto/address.h"
 #include "proto/inifile.h"
 
@@ -182,6 +184,14 @@ static int find_place(struct config *config, const char *file, struct line *why)
 			break;
 	if (config->rank == config->member_count)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: node.name: \"%s\" is not in [members]", file, name);
+	config->fanout = (uint32_t)config_number(config, RING_FANOUT);
+	if (config->fanout == 0)
+		config->fanout = config->replicas;
+	else if (config->fanout == 1 || config->fanout == config->replicas || config->replicas % config->fanout != 0)
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%s: ring.fanout: %" PRIu32 ", expected a divisor of the ring's %" PRIu32
+				 " members between 1 and that number, or 0",
+				 file, config->fanout, config->replicas);
 	config->row = config->rank / config->shards;
 	config->column = config->rank % config->shards;
 	config->peers = calloc(config->replicas, sizeof *config->peers);
@@ -307,10 +317,15 @@ void config_close(struct config *config)
 
 size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX])
 {
-	uint32_t rows = config->replicas, columns = config->shards, row = config->row, column = config->column;
+	const uint32_t columns = config->shards, row = config->row, column = config->column;
+	const uint32_t fanout = config->fanout, groups = config->replicas / fanout;
+	const uint32_t group = row / fanout, place = row % fanout;
 	const uint32_t ranks[CONFIG_NEIGHBOURS_MAX] = {
-		(row + 1) % rows * columns + column, (row + rows - 1) % rows * columns + column,
-		row * columns + (column + 1) % columns, row * columns + (column + columns - 1) % columns};
+		(group * fanout + ring_right(place, fanout)) * columns + column,
+		(group * fanout + ring_left(place, fanout)) * columns + column,
+		(ring_right(group, groups) * fanout + place) * columns + column,
+		(ring_left(group, groups) * fanout + place) * columns + column,
+		row * columns + ring_right(column, columns), row * columns + ring_left(column, columns)};
 	size_t count = 0;
 	for (size_t i = 0; i < CONFIG_NEIGHBOURS_MAX; i++) {
 		bool is_new = ranks[i] != config->rank;

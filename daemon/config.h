@@ -19,6 +19,7 @@ struct config {
 	uint32_t member_count, rank; /* of the mesh; rank = row x shards + column */
 	uint32_t shards, replicas;   /* M columns, N rows; member_count = N x M. A plain ring: M = 1 */
 	uint32_t row, column;
+	uint32_t fanout;             /* members of a group of the ring; replicas: it is flat */
 	char **names, **addresses;   /* [member_count] in order of the ranks, owned */
 	char **shard_addresses;      /* [member_count], owned; NULL: not given, or the same as in addresses */
 	char **peers;                /* [replicas] names of the own column, by row: the ring that syncs; names borrowed */
@@ -38,9 +39,9 @@ void config_close(struct config *config);
 double config_number(const struct config *config, size_t setting);
 const char *config_text(const struct config *config, size_t setting);
 
-/* Global ranks of the members to talk to, each once: column right and left, row right and left. Returns how many, 0 to
+/* Global ranks of the members to talk to, each once: right and left in the ring or group, across the groups, and in the row. Returns how many, 0 to
  * CONFIG_NEIGHBOURS_MAX. */
-enum { CONFIG_NEIGHBOURS_MAX = 4 };
+enum { CONFIG_NEIGHBOURS_MAX = 6 };
 size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX]);
 
 /* Where to connect to a neighbour: one of the own row at its shard address, if it has one. */

@@ -354,7 +354,7 @@ static int open_transport(struct daemon *daemon)
 					     .member_count = config->member_count,
 					     .names = (const char *const *)config->names,
 					     .neighbour_count = config_neighbours(config, ranks),
-					     .is_mesh = config->shards > 1,
+					     .is_mesh = config->shards > 1 || config->fanout < config->replicas,
 					     .incarnation = daemon->incarnation};
 	for (size_t i = 0; i < transport.neighbour_count; i++)
 		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};

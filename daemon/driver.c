@@ -408,6 +408,7 @@ static struct node_config node_config_of(const struct driver *driver, const stru
 	const struct run *run = driver->run;
 	return (struct node_config){
 		.rank = config->row, .member_count = config->replicas, .column = config->column, .shards = config->shards,
+		.fanout = config->fanout,
 		.mates = (const char *const *)config->mates, .incarnation = driver->incarnation,
 		.names = (const char *const *)config->peers, .facts = run->facts, .fact_count = run->fact_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,

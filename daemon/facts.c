@@ -76,6 +76,7 @@ static void add_all(struct facts_maker *maker, const struct description *descrip
 		add(maker, setting_at(i)->name, "%s", setting_format(i, state->head->run.settings.value[i], value));
 	add(maker, "member count", "%" PRIu32, config->member_count);
 	add(maker, setting_at(MESH_SHARDS)->name, "%" PRIu32, config->shards);
+	add(maker, setting_at(RING_FANOUT)->name, "%s", config_text(config, RING_FANOUT));
 	for (uint32_t i = 0; i < config->member_count; i++) {
 		snprintf(key, sizeof key, "member %" PRIu32, i);
 		add(maker, key, "%s", config->names[i]);
@@ -97,7 +98,7 @@ int facts_make(const struct description *description, const struct config *confi
 	       struct fact **ret_facts, char **ret_text, size_t *ret_count, struct line *why)
 {
 	size_t count =
-		description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 7;
+		description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 8;
 	if (count > FACT_COUNT_MAX)
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%zu facts to share with the other members, expected at most %d", count,

@@ -16,7 +16,7 @@
 
 struct transport;
 
-enum { TRANSPORT_NEIGHBOURS_MAX = 4, TRANSPORT_LISTENERS_MAX = 2 };
+enum { TRANSPORT_NEIGHBOURS_MAX = 6, TRANSPORT_LISTENERS_MAX = 2 };
 
 struct transport_neighbour {
 	uint32_t rank;                   /* below member_count, not the own one, each once */

@@ -37,6 +37,9 @@
 	  "nodes that share one replica of the model; the same on all members")                                            \
 	X(MESH_PREFETCH, "mesh.prefetch", COUNT, "layers", "1", 0, 1,                                                      \
 	  "whole layers that are gathered before the worker needs them; the same on all members")                          \
+	X(RING_FANOUT, "ring.fanout", COUNT, "members", "0", 0, 1024,                                                      \
+	  "members of a group, where a large ring is a ring of rings: a divisor of their number; 0: a flat ring; the same on all "     \
+	  "members")                                                                                                     \
 	X(CHECKPOINT_KEEP, "checkpoint.keep", COUNT, "", "3", 1, 1000, "newest checkpoints that are kept")                 \
 	X(CHECKPOINT_AT_END, "checkpoint.at_end", FLAG, "", "yes", 0, 1, "write a checkpoint when the run is finished")
 
