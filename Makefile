@@ -37,7 +37,7 @@ PROTO  := check text inifile stream mapping address setting description bell seg
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
           driver handover health answer answer_look answer_members answer_trace control daemon
-LIBW   := edit_worker edit_worker_mesh edit_worker_link
+LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads drill origin eval \
           sample train_options member train
@@ -199,6 +199,7 @@ $(B)/bench/%: $(B)/bench/%.o $(call objects,worker,$(MODEL)) $(B)/proto.a $(B)/c
 bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/worker.py --program $(B)/bench/worker_bench
 	@bench/overlap.py --build $(B)
+	@bench/rings.py --build $(B)
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 

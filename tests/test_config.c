@@ -252,6 +252,23 @@ static void ring_is_a_mesh_of_one_column(void **state)
 	config_close(&config);
 }
 
+static void ring_of_rings_has_neighbours_in_its_group_and_across(void **state)
+{
+	(void)state;
+	struct config config;
+	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	assert_int_equal(read_text("[node]\nname = b\n[ring]\nfanout = 2\n" FOUR, &config), 0);
+	assert_int_equal(config.fanout, 2);
+	assert_int_equal(config_neighbours(&config, ranks), 2);
+	assert_int_equal(ranks[0], 0);
+	assert_int_equal(ranks[1], 3);
+	config_close(&config);
+	refuses("[node]\nname = b\n[ring]\nfanout = 3\n" FOUR, EDIT_ERROR_INVALID,
+		": ring.fanout: 3, expected a divisor of the ring's 4 members between 1 and that number, or 0");
+	refuses("[node]\nname = b\n[ring]\nfanout = 4\n" FOUR, EDIT_ERROR_INVALID, ": ring.fanout: 4, expected");
+	refuses("[node]\nname = b\n[ring]\nfanout = 1\n" FOUR, EDIT_ERROR_INVALID, ": ring.fanout: 1, expected");
+}
+
 static void places_follow_from_the_order_of_members_row_by_row(void **state)
 {
 	(void)state;
@@ -428,6 +445,7 @@ int main(void)
 		cmocka_unit_test(what_only_the_whole_shows_is_refused),
 		cmocka_unit_test(plain_tcp_beyond_this_host_must_be_asked_for_by_name),
 		cmocka_unit_test(ring_is_a_mesh_of_one_column),
+		cmocka_unit_test(ring_of_rings_has_neighbours_in_its_group_and_across),
 		cmocka_unit_test(places_follow_from_the_order_of_members_row_by_row),
 		cmocka_unit_test(places_that_are_given_order_the_ranks),
 		cmocka_unit_test(neighbours_of_a_large_mesh_are_four),

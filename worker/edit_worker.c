@@ -51,7 +51,7 @@ static int result_of(int error)
 	return error == EDIT_ERROR_SYSTEM ? EDIT_WORKER_SYSTEM : EDIT_WORKER_INVALID;
 }
 
-static int invalid(struct edit_worker *worker, const char *what)
+int worker_invalid(struct edit_worker *worker, const char *what)
 {
 	line_fail(&worker->error, EDIT_ERROR_INVALID, "%s", what);
 	return EDIT_WORKER_INVALID;
@@ -62,7 +62,7 @@ static int demand_attached(struct edit_worker *worker, bool is_attached)
 {
 	if (worker->is_attached == is_attached)
 		return EDIT_WORKER_OK;
-	return invalid(worker, is_attached ? "not attached yet" : "attached already");
+	return worker_invalid(worker, is_attached ? "not attached yet" : "attached already");
 }
 
 /* ---- Description ---- */
@@ -251,22 +251,21 @@ uint64_t edit_worker_wait_us(const struct edit_worker *worker)
 	return worker->is_attached ? atomic_load_explicit(&worker->segment.header->wait_us, memory_order_relaxed) : 0;
 }
 
-/* Whether layer is one of an attached worker. */
-static bool has_layer(const struct edit_worker *worker, unsigned layer)
+bool worker_has_layer(const struct edit_worker *worker, unsigned layer)
 {
 	return worker->is_attached && layer < worker->segment.layer_count;
 }
 
 float *edit_worker_theta(struct edit_worker *worker, unsigned layer)
 {
-	if (!has_layer(worker, layer))
+	if (!worker_has_layer(worker, layer))
 		return NULL;
 	return mesh_is_cut(worker) ? mesh_theta(worker, layer) : segment_theta(&worker->segment, layer);
 }
 
 float *edit_worker_inner(struct edit_worker *worker, unsigned layer)
 {
-	return has_layer(worker, layer) ? segment_inner(&worker->segment, layer) : NULL;
+	return worker_has_layer(worker, layer) ? segment_inner(&worker->segment, layer) : NULL;
 }
 
 unsigned edit_worker_shards(const struct edit_worker *worker)
@@ -276,7 +275,7 @@ unsigned edit_worker_shards(const struct edit_worker *worker)
 
 float *edit_worker_piece(struct edit_worker *worker, unsigned layer, size_t *ret_first, size_t *ret_count)
 {
-	if (!has_layer(worker, layer))
+	if (!worker_has_layer(worker, layer))
 		return NULL;
 	*ret_first = segment_first(&worker->segment, layer);
 	*ret_count = segment_layer_size(&worker->segment, layer);
@@ -303,8 +302,7 @@ int edit_worker_ready(struct edit_worker *worker)
 
 /* ---- Training ---- */
 
-/* Waits until the daemon has handed a layer back; the time counts as exposed. */
-static int layer_wait(struct edit_worker *worker, unsigned index)
+int worker_await_layer(struct edit_worker *worker, unsigned index)
 {
 	struct segment_header *header = worker->segment.header;
 	const struct segment_layer *layer = &worker->segment.layers[index];
@@ -328,24 +326,23 @@ static int layer_wait(struct edit_worker *worker, unsigned index)
 	return result;
 }
 
-/* Whether the gradients of the step in progress are being handed over. */
-static bool is_handing(const struct edit_worker *worker)
+bool worker_is_handing(const struct edit_worker *worker)
 {
 	return atomic_load_explicit(&worker->segment.header->handed_step, memory_order_relaxed) > edit_worker_step(worker);
 }
 
 int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *ret_nonfinite_round)
 {
-	if (!has_layer(worker, layer))
-		return invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
+	if (!worker_has_layer(worker, layer))
+		return worker_invalid(worker, worker->is_attached ? "acquire: no such layer" : "not attached yet");
 	int result = link_is_stopped(worker) ? EDIT_WORKER_STOP : EDIT_WORKER_OK;
 	/* The last one first, so that the daemon hears at once that all are wanted. Not while gradients are handed over: the
 	 * backward pass goes on with the layers before. */
-	if (atomic_load_explicit(&worker->segment.header->whole, memory_order_acquire) && !is_handing(worker))
+	if (atomic_load_explicit(&worker->segment.header->whole, memory_order_acquire) && !worker_is_handing(worker))
 		for (unsigned i = (unsigned)worker->segment.layer_count; !result && i-- > 0;)
-			result = layer_wait(worker, i);
+			result = worker_await_layer(worker, i);
 	if (!result)
-		result = layer_wait(worker, layer);
+		result = worker_await_layer(worker, layer);
 	if (!result && mesh_is_cut(worker))
 		result = mesh_acquire(worker, layer);
 	if (result)
@@ -363,7 +360,7 @@ int edit_worker_acquire(struct edit_worker *worker, unsigned layer, uint64_t *re
 
 void edit_worker_release(struct edit_worker *worker, unsigned layer)
 {
-	if (!has_layer(worker, layer))
+	if (!worker_has_layer(worker, layer))
 		worker->is_misused = true;
 	else if (mesh_is_cut(worker))
 		mesh_release(worker, layer);
@@ -371,7 +368,7 @@ void edit_worker_release(struct edit_worker *worker, unsigned layer)
 
 void edit_worker_step_begin(struct edit_worker *worker, unsigned layer)
 {
-	if (!has_layer(worker, layer)) {
+	if (!worker_has_layer(worker, layer)) {
 		worker->is_misused = true;
 		return;
 	}
@@ -388,7 +385,7 @@ void edit_worker_step_begin(struct edit_worker *worker, unsigned layer)
 
 void edit_worker_step_end(struct edit_worker *worker, unsigned layer)
 {
-	if (!has_layer(worker, layer)) {
+	if (!worker_has_layer(worker, layer)) {
 		worker->is_misused = true;
 		return;
 	}
@@ -404,11 +401,11 @@ static int offer(struct edit_worker *worker, bool is_final)
 {
 	struct segment_header *header = worker->segment.header;
 	for (unsigned i = 0; i < worker->segment.layer_count; i++) {
-		int result = layer_wait(worker, i);
+		int result = worker_await_layer(worker, i);
 		if (result)
 			return result;
 		if (segment_is_torn(&worker->segment, i))
-			return invalid(worker, "step_done: a layer's step was begun and not ended");
+			return worker_invalid(worker, "step_done: a layer's step was begun and not ended");
 	}
 	atomic_store_explicit(&header->final_step, is_final, memory_order_relaxed);
 	atomic_store_explicit(&header->is_averaging, 0, memory_order_relaxed);
@@ -436,105 +433,9 @@ static int end_with_a_round(struct edit_worker *worker)
 {
 	int result = has_all_layers(worker) ? offer(worker, true) : EDIT_WORKER_OK;
 	for (unsigned i = 0; !result && i < worker->segment.layer_count; i++)
-		result = layer_wait(worker, i);
+		result = worker_await_layer(worker, i);
 	worker->has_ended = !result;
 	return result;
-}
-
-/* ---- Gradients ---- */
-
-/* Whether the gradients of the next step are averaged over the ring. */
-static bool is_averaging(const struct edit_worker *worker)
-{
-	return atomic_load_explicit(&worker->segment.header->gradients, memory_order_acquire) != 0;
-}
-
-int edit_worker_averages_gradients(const struct edit_worker *worker)
-{
-	return worker->is_attached && (mesh_is_cut(worker) || is_averaging(worker));
-}
-
-uint64_t edit_worker_inner_step(const struct edit_worker *worker)
-{
-	return worker->is_attached ? atomic_load_explicit(&worker->segment.header->inner_step, memory_order_relaxed) : 0;
-}
-
-/* Members step alike only from equal inner states. A worker that dies here leaves is_averaging as it was, and the next does it
- * again. */
-static void inner_begin_anew(struct edit_worker *worker)
-{
-	struct segment_header *header = worker->segment.header;
-	if (atomic_load_explicit(&header->is_averaging, memory_order_relaxed))
-		return;
-	for (size_t i = 0; i < worker->segment.layer_count && worker->segment.inner_factor > 0; i++)
-		memset(segment_inner(&worker->segment, i), 0,
-		       worker->segment.inner_factor * segment_layer_size(&worker->segment, i) * sizeof(float));
-	atomic_store_explicit(&header->inner_step, edit_worker_step(worker), memory_order_relaxed);
-	atomic_store_explicit(&header->is_averaging, 1, memory_order_release);
-}
-
-/* The gradient in the segment goes to the ring. */
-static void hand_over(struct edit_worker *worker, unsigned layer, bool is_final)
-{
-	struct segment_header *header = worker->segment.header;
-	if (!is_handing(worker)) {
-		inner_begin_anew(worker);
-		atomic_store_explicit(&header->final_step, is_final, memory_order_relaxed);
-		uint64_t offers = atomic_load_explicit(&header->offers, memory_order_relaxed);
-		atomic_store_explicit(&header->offers, offers + 1, memory_order_relaxed);
-		atomic_store_explicit(&header->handed_step, edit_worker_step(worker) + 1, memory_order_release);
-	}
-	/* Release: who sees the layer handed over sees its gradient and the words above. */
-	atomic_store_explicit(&worker->segment.layers[layer].owner, SEGMENT_DAEMON, memory_order_release);
-	link_ring(worker, BELL_GRADIENT, 0);
-}
-
-int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final)
-{
-	if (!has_layer(worker, layer))
-		return invalid(worker, worker->is_attached ? "offer_gradient: no such layer" : "not attached yet");
-	size_t size = segment_layer_size(&worker->segment, layer);
-	if (atomic_load_explicit(&worker->segment.layers[layer].owner, memory_order_acquire) != SEGMENT_WORKER)
-		return invalid(worker, "offer_gradient: the layer is on the ring");
-	worker->is_final = is_final != 0;
-	if (mesh_is_cut(worker))
-		return mesh_offer_gradient(worker, layer, gradient);
-	if (size > 0)
-		memcpy(segment_gradient(&worker->segment, layer), gradient, size * sizeof(float));
-	hand_over(worker, layer, worker->is_final);
-	return link_poll(worker);
-}
-
-/* Of a mesh: all passes of the step are done. Their mean over the replica is whole, and goes to the ring if the ring averages. */
-static int end_passes(struct edit_worker *worker)
-{
-	int result = mesh_await_gradients(worker);
-	worker->has_means = !result;
-	for (unsigned i = (unsigned)worker->segment.layer_count; !result && is_averaging(worker) && i-- > 0;)
-		hand_over(worker, i, worker->is_final);
-	return result;
-}
-
-int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient)
-{
-	if (!has_layer(worker, layer))
-		return invalid(worker, worker->is_attached ? "mean_gradient: no such layer" : "not attached yet");
-	int result = mesh_is_cut(worker) && !worker->has_means ? end_passes(worker) : EDIT_WORKER_OK;
-	if (!result)
-		result = layer_wait(worker, layer);
-	if (result)
-		return result;
-	const struct segment_layer *words = &worker->segment.layers[layer];
-	size_t size = segment_layer_size(&worker->segment, layer);
-	bool is_usable = !is_handing(worker) ||
-			 atomic_load_explicit(&words->verdict, memory_order_relaxed) != VERDICT_NONFINITE;
-	if (is_handing(worker))
-		worker->layers[layer].told_round = atomic_load_explicit(&words->round, memory_order_relaxed);
-	if (size > 0)
-		memcpy(gradient, segment_gradient(&worker->segment, layer), size * sizeof(float));
-	if (size > 0 && !is_usable)
-		gradient[0] = NAN;
-	return EDIT_WORKER_OK;
 }
 
 /* ---- Steps ---- */
@@ -597,10 +498,10 @@ int edit_worker_step_done(struct edit_worker *worker, double loss, uint64_t toke
 	if (result)
 		return result;
 	if (worker->is_misused)
-		return invalid(worker, "step_begin, step_end or release: no such layer, or one that is on the ring");
+		return worker_invalid(worker, "step_begin, step_end or release: no such layer, or one that is on the ring");
 	struct segment_header *header = worker->segment.header;
 	/* The daemon has read it with the gradients of this step. */
-	if (is_handing(worker))
+	if (worker_is_handing(worker))
 		atomic_store_explicit(&header->realign, 0, memory_order_relaxed);
 	bool is_due = false;
 	if (mesh_is_cut(worker))

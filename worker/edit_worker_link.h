@@ -52,6 +52,15 @@ struct edit_worker {
 	struct line error;
 };
 
+/* A call out of order or with an argument that cannot be: keeps what and returns EDIT_WORKER_INVALID. */
+int worker_invalid(struct edit_worker *worker, const char *what);
+/* Whether layer is one of an attached worker. */
+bool worker_has_layer(const struct edit_worker *worker, unsigned layer);
+/* Whether the gradients of the step in progress are with the ring. */
+bool worker_is_handing(const struct edit_worker *worker);
+/* Waits until the daemon has handed a layer back; the time counts as exposed. EDIT_WORKER_OK, _STOP, or what link_wait returns. */
+int worker_await_layer(struct edit_worker *worker, unsigned layer);
+
 /* Never; for deadlines in monotonic microseconds. */
 #define LINK_FOREVER UINT64_MAX
 
