@@ -34,10 +34,12 @@ static void release(struct checkpoint *checkpoint)
 	free(checkpoint->copy);
 	free(checkpoint->layer_hashes);
 	free(checkpoint->tensors);
+	free(checkpoint->sizes);
 	free(checkpoint->hash);
 	checkpoint->copy = NULL;
 	checkpoint->layer_hashes = NULL;
 	checkpoint->tensors = NULL;
+	checkpoint->sizes = NULL;
 	checkpoint->hash = NULL;
 	checkpoint->is_busy = false;
 }
@@ -67,33 +69,48 @@ __attribute__((format(printf, 2, 3))) static bool give_up(struct checkpoint *che
 
 /* ---- Beginning ---- */
 
+/* The tensors of a layer whose numbers are at `at`, or the one that its piece is. */
+static void list_tensors(struct checkpoint *checkpoint, const struct run *run, size_t layer_index, const float *at)
+{
+	const struct description_layer *layer = &run->description.layers[layer_index];
+	if (run->segment.shards > 1) {
+		checkpoint->tensors[checkpoint->tensor_count++] = (struct safetensors_tensor){
+			.name = layer->name, .type = SAFETENSORS_F32, .dims = &checkpoint->sizes[layer_index], .rank = 1,
+			.data = at};
+		return;
+	}
+	for (size_t j = layer->first_tensor; j < layer->first_tensor + layer->tensor_count; j++) {
+		const struct description_tensor *tensor = &run->description.tensors[j];
+		checkpoint->tensors[checkpoint->tensor_count++] = (struct safetensors_tensor){
+			.name = tensor->name, .type = SAFETENSORS_F32, .dims = tensor->dims, .rank = tensor->rank,
+			.data = at + tensor->offset};
+	}
+}
+
 /* Copies the anchor and lists the tensors in it. */
 static bool take_copy(struct checkpoint *checkpoint, const struct run *run)
 {
 	const struct description *description = &run->description;
-	size_t count = size_max((size_t)description->size, 1);
-	checkpoint->copy = malloc(count * sizeof(float));
+	size_t count = 0;
+	for (size_t i = 0; i < description->layer_count; i++)
+		count += run->layers[i].size;
+	checkpoint->copy = malloc(size_max(count, 1) * sizeof(float));
 	checkpoint->layer_hashes = calloc(description->layer_count, sizeof(uint64_t));
-	checkpoint->tensors = calloc(size_max(description->tensor_count, 1), sizeof *checkpoint->tensors);
+	checkpoint->sizes = calloc(description->layer_count, sizeof(uint64_t));
+	checkpoint->tensor_count = 0;
+	checkpoint->tensors = calloc(description->tensor_count + description->layer_count, sizeof *checkpoint->tensors);
 	checkpoint->hash = calloc(1, sizeof *checkpoint->hash);
-	if (!checkpoint->copy || !checkpoint->layer_hashes || !checkpoint->tensors || !checkpoint->hash)
+	if (!checkpoint->copy || !checkpoint->layer_hashes || !checkpoint->sizes || !checkpoint->tensors || !checkpoint->hash)
 		return false;
 
 	float *to = checkpoint->copy;
 	for (size_t i = 0; i < description->layer_count; i++) {
-		const struct description_layer *layer = &description->layers[i];
-		if (layer->size > 0)
-			memcpy(to, run->layers[i].anchor, layer->size * sizeof(float));
+		size_t size = checkpoint->sizes[i] = run->layers[i].size;
+		if (size > 0)
+			memcpy(to, run->layers[i].anchor, size * sizeof(float));
 		checkpoint->layer_hashes[i] = run->state.layers[i].hash;
-		for (size_t j = layer->first_tensor; j < layer->first_tensor + layer->tensor_count; j++) {
-			const struct description_tensor *tensor = &description->tensors[j];
-			checkpoint->tensors[j] = (struct safetensors_tensor){.name = tensor->name,
-									     .type = SAFETENSORS_F32,
-									     .dims = tensor->dims,
-									     .rank = tensor->rank,
-									     .data = to + tensor->offset};
-		}
-		to += layer->size;
+		list_tensors(checkpoint, run, i, to);
+		to += size;
 	}
 	return true;
 }
@@ -122,8 +139,12 @@ bool checkpoint_begin(struct checkpoint *checkpoint, const struct run *run, uint
 		return give_up(checkpoint, "no memory for a copy of the anchor");
 	if (folder_make(checkpoint->folder) != 0 || folder_make(checkpoint->aside) != 0)
 		return give_up(checkpoint, "%s: %s", checkpoint->aside, strerror(errno));
-	join(path, sizeof path, checkpoint->aside, "model.safetensors");
-	if (safetensors_writer_open(&checkpoint->writer, path, checkpoint->tensors, run->description.tensor_count) != 0)
+	snprintf(checkpoint->file, sizeof checkpoint->file, "model.safetensors");
+	if (run->segment.shards > 1)
+		snprintf(checkpoint->file, sizeof checkpoint->file, "piece-%" PRIu32 "-of-%" PRIu32 ".safetensors",
+			 run->segment.column + 1, run->segment.shards);
+	join(path, sizeof path, checkpoint->aside, checkpoint->file);
+	if (safetensors_writer_open(&checkpoint->writer, path, checkpoint->tensors, checkpoint->tensor_count) != 0)
 		return give_up(checkpoint, "%s", checkpoint->writer.error);
 	XXH3_64bits_reset(&checkpoint->hash->state);
 	XXH3_64bits_update(&checkpoint->hash->state, checkpoint->writer.header, checkpoint->writer.header_bytes);
@@ -146,7 +167,7 @@ static bool hash_slice(struct checkpoint *checkpoint)
 {
 	struct checkpoint_hash *hash = checkpoint->hash;
 	size_t room = CHECKPOINT_SLICE_BYTES;
-	while (hash->tensor < checkpoint->run->description.tensor_count) {
+	while (hash->tensor < checkpoint->tensor_count) {
 		const struct safetensors_tensor *tensor = &checkpoint->tensors[hash->tensor];
 		size_t bytes = tensor_bytes(tensor);
 		size_t part = size_min(bytes - hash->done, room);
@@ -186,14 +207,21 @@ static char *make_manifest(const struct checkpoint *checkpoint, const char *conf
 	json_object_set_new(root, "member", json_string(config_text(run->config, NODE_NAME)));
 	json_object_set_new(root, "view", json_integer(VIEW_NUMBER));
 	json_object_set_new(root, "round", json_integer((json_int_t)checkpoint->round));
+	if (run->segment.shards > 1) {
+		json_object_set_new(root, "row", json_integer((json_int_t)run->config->row));
+		json_object_set_new(root, "column", json_integer((json_int_t)run->config->column));
+		json_object_set_new(root, "shards", json_integer((json_int_t)run->config->shards));
+	}
 	add_file(files, "config.json", strlen(config), XXH3_64bits(config, strlen(config)));
-	add_file(files, "model.safetensors", checkpoint->writer.total_bytes,
+	add_file(files, checkpoint->file, checkpoint->writer.total_bytes,
 		 XXH3_64bits_digest(&checkpoint->hash->state));
 	json_object_set_new(root, "files", files);
 	for (size_t i = 0; i < run->description.layer_count; i++) {
 		json_t *layer = json_object();
 		json_object_set_new(layer, "name", json_string(run->description.layers[i].name));
-		json_object_set_new(layer, "elements", json_integer((json_int_t)run->description.layers[i].size));
+		if (run->segment.shards > 1)
+			json_object_set_new(layer, "first", json_integer((json_int_t)segment_first(&run->segment, i)));
+		json_object_set_new(layer, "elements", json_integer((json_int_t)checkpoint->sizes[i]));
 		json_object_set_new(layer, "xxh3", hash_text(checkpoint->layer_hashes[i]));
 		json_array_append_new(layers, layer);
 	}

@@ -2,7 +2,9 @@
 #define EDIT_DAEMON_CHECKPOINT_H
 
 /* Checkpoints: folders state_dir/checkpoints/round-NNNNNN with config.json, model.safetensors (the anchor) and
- * manifest.json (XXH3 of each file and layer). Written aside in slices, one per turn of the loop, from a copy of
+ * manifest.json (XXH3 of each file and layer). In a mesh a member has pieces: instead of the model it writes piece-C-of-M.safetensors,
+ * with the elements of each layer that it holds as one tensor of the layer's name; `edit-worker join` makes a model of M of them.
+ * Written aside in slices, one per turn of the loop, from a copy of
  * the anchor taken at once; synced, then renamed, so that a folder of that name is whole. The newest
  * checkpoint.keep are kept. What fails here is told and never stops the training. */
 
@@ -25,7 +27,10 @@ struct checkpoint {
 	char place[CONFIG_PATH_MAX], aside[CONFIG_PATH_MAX];
 	float *copy;                   /* all layers, one behind the other; owned */
 	uint64_t *layer_hashes;        /* [layer_count] XXH3 of anchor, then momentum; owned */
+	char file[48];                 /* name of the file with the numbers */
 	struct safetensors_tensor *tensors; /* [tensor_count]; owned */
+	size_t tensor_count;
+	uint64_t *sizes;               /* [layer_count] elements here; owned */
 	struct safetensors_writer writer;
 	struct checkpoint_hash *hash;  /* of model.safetensors so far; owned */
 	const struct run *run;         /* borrowed */
