@@ -39,7 +39,7 @@ DAEMON := log members config lock notify gate transport worker_port state differ
           driver handover health answer answer_look answer_members answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
-TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads drill origin eval \
+TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads drill origin eval join \
           sample train_options member train
 SIM    := heap parcel trainee formula share ledger ballot trace setup places citizen stage mishap world \
           scenario pool tuition learner report machine cluster plot meter study recording rehearsal rehearse

@@ -13,6 +13,8 @@
 int command_train(int argc, char **argv);
 /* Tells the loss of a model on a file. */
 int command_eval(int argc, char **argv);
+/* Makes a model of the checkpoints of a mesh. */
+int command_join(int argc, char **argv);
 /* Lets a model continue a text. */
 int command_sample(int argc, char **argv);
 

@@ -17,6 +17,7 @@ static const struct command {
 	{"train", "edit-worker train", command_train},
 	{"eval", "edit-worker eval", command_eval},
 	{"sample", "edit-worker sample", command_sample},
+	{"join", "edit-worker join", command_join},
 };
 
 static const char doc[] =
@@ -25,6 +26,7 @@ static const char doc[] =
 	"  train    take part in a ring: the training process beside a running editd\n"
 	"  eval     loss, perplexity and bits per byte of a model on a file\n"
 	"  sample   let a model continue a text\n"
+	"  join     make a model of the checkpoints of a mesh, whose members hold pieces\n"
 	"\n"
 	"A model is a folder as Hugging Face lays it out: config.json and model.safetensors (or shards with an index), "
 	"with float32, bfloat16 or float16 weights. `edit-worker COMMAND --help' tells more.\n"
@@ -39,10 +41,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 			if (!strcmp(commands[i].name, text))
 				*command = &commands[i];
 		if (!*command)
-			argp_failure(state, 2, 0, "'%s' is not a command: train, eval or sample (--help tells more)", text);
+			argp_failure(state, 2, 0, "'%s' is not a command: train, eval, sample or join (--help tells more)", text);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_failure(state, 2, 0, "expected a command: train, eval or sample (--help tells more)");
+		argp_failure(state, 2, 0, "expected a command: train, eval, sample or join (--help tells more)");
 		return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}

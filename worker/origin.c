@@ -39,6 +39,9 @@ int origin_open(struct origin *origin, const char *model, uint64_t seed, bool ne
 	if (needs_weights && !is_folder)
 		return complain(error, error_size, EDIT_ERROR_INVALID,
 				"%s: expected a folder with config.json and model.safetensors", model);
+	if (is_folder && tensorfolder_has_piece(model))
+		return complain(error, error_size, EDIT_ERROR_INVALID,
+				"%s: a piece of a model, from a mesh; `edit-worker join' makes the model of all its pieces", model);
 	if (asprintf(&path, "%s%s", model, is_folder ? "/config.json" : "") < 0)
 		return complain(error, error_size, EDIT_ERROR_SYSTEM, "%s: %s", model, strerror(ENOMEM));
 	int result = llama_config_load(path, &origin->config, error, error_size);

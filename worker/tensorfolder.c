@@ -1,6 +1,8 @@
 /* The weights of a model folder. With an index, a tensor is looked up in the file that the index names for it. */
 
+#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +43,17 @@ static bool folder_has(const char *folder, const char *name)
 bool tensorfolder_has_weights(const char *folder)
 {
 	return folder_has(folder, single_name) || folder_has(folder, index_name);
+}
+
+bool tensorfolder_has_piece(const char *folder)
+{
+	DIR *entries = opendir(folder);
+	bool has = false;
+	for (const struct dirent *entry; entries && !has && (entry = readdir(entries)) != NULL;)
+		has = fnmatch("piece-*-of-*.safetensors", entry->d_name, 0) == 0;
+	if (entries)
+		closedir(entries);
+	return has;
 }
 
 void tensorfolder_close(struct tensorfolder *weights)

@@ -10,6 +10,8 @@ struct tensorfolder;
 
 /* Whether the folder has weights: model.safetensors or an index. */
 bool tensorfolder_has_weights(const char *folder);
+/* Whether the folder is a member's checkpoint of a mesh: a piece of a model. */
+bool tensorfolder_has_piece(const char *folder);
 
 /* Opens the files of a folder and checks all headers. If both are there, model.safetensors is used. The caller closes
  * it. */
