@@ -107,8 +107,9 @@ static void take(struct sync *sync, const struct change *change, struct actions 
 		if (sync->pause_round > sync->round)
 			break; /* agreed twice */
 		sync->pause_round = sync->round + 1;
+		if (!sync->paused)
+			actions_add(actions, ACTION_PAUSE);
 		sync->paused = sync->resume_round <= sync->round;
-		actions_add(actions, ACTION_PAUSE);
 		if (!sync->paused) /* ended already, see resume */
 			actions_add(actions, ACTION_RESUME);
 		break;
