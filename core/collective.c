@@ -22,7 +22,7 @@ void collectives_init(struct collectives *all, void *block, uint32_t rank, uint3
 		ring_pass_init(&all->open[i].pass, (char *)block + i * ring_pass_size(count), rank, count);
 }
 
-int collectives_ask(struct collectives *all, const struct collective_call *call)
+int collectives_ask(struct collectives *all, const struct collective_call *call, uint64_t now_us)
 {
 	if (all->asked - all->done == COLLECTIVE_OPEN_MAX)
 		return EDIT_ERROR_FULL;
@@ -32,6 +32,7 @@ int collectives_ask(struct collectives *all, const struct collective_call *call)
 	own->call = *call;
 	own->begun = own->told = false;
 	own->free_after = 0;
+	all->progress_us = now_us;
 	return 0;
 }
 
@@ -123,6 +124,14 @@ bool collectives_next_chunk(struct collectives *all, uint64_t right_begun, size_
 		all->sent_bytes += ret_frame->chunk.count * sizeof(float);
 		return true;
 	}
+	return false;
+}
+
+bool collectives_are_open(const struct collectives *all)
+{
+	for (uint64_t number = all->done + 1; number <= all->asked; number++)
+		if (!all->open[number % COLLECTIVE_OPEN_MAX].told)
+			return true;
 	return false;
 }
 

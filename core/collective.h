@@ -26,7 +26,7 @@ struct collectives {
 	struct link *link;
 	uint64_t asked, begun, done; /* numbers, from 1: done in order, and their memory is free */
 	struct collective open[COLLECTIVE_OPEN_MAX]; /* by number */
-	uint64_t sent_bytes, progress_us;
+	uint64_t sent_bytes, progress_us; /* progress: something moved, or was asked for */
 };
 
 /* Bytes of the block for collectives_init, a multiple of 8. */
@@ -37,7 +37,7 @@ void collectives_init(struct collectives *all, void *block, uint32_t rank, uint3
 
 /* The worker asks for the next one. Its memory must stay as it is, but for what the collective writes, until it is done.
  * EDIT_ERROR_FULL: COLLECTIVE_OPEN_MAX are open. EDIT_ERROR_INVALID: the size is not that of the layer. */
-int collectives_ask(struct collectives *all, const struct collective_call *call);
+int collectives_ask(struct collectives *all, const struct collective_call *call, uint64_t now_us);
 /* A chunk from the left neighbour. EDIT_ERROR_MALFORMED, and nothing changed, if it is not the next one of a collective begun. */
 int collectives_chunk(struct collectives *all, const struct chunk *chunk, const void *payload, uint64_t now_us);
 /* Begins what can begin and tells what is done. */
@@ -45,6 +45,8 @@ void collectives_advance(struct collectives *all, uint64_t now_us, struct action
 /* Next chunk to send, if the link has room and the right neighbour, which has begun right_begun collectives, can take it. */
 bool collectives_next_chunk(struct collectives *all, uint64_t right_begun, size_t chunk_bytes, size_t window_bytes,
 			    struct frame *ret_frame);
+/* Whether the worker waits for one that is not done. */
+bool collectives_are_open(const struct collectives *all);
 /* Fills in the message of a chunk's frame. */
 void collectives_message(const struct collectives *all, const struct frame *frame, struct message *ret_message);
 

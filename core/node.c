@@ -298,6 +298,26 @@ static uint32_t home_left(const struct node *node)
 	return circle_global(circle, ring_left(circle->view.rank, circle->view.count));
 }
 
+/* Whom of its replica the own worker waits for in the middle of a step, and since when; the number of members: nobody. */
+static uint32_t step_waits_for(const struct node *node, uint64_t *ret_since_us)
+{
+	const struct sync *sync = &node->sync;
+	const struct circle *row = &node->circles[ROW];
+	*ret_since_us = node->collectives.progress_us;
+	if (sync->summed < sync->sums) {
+		*ret_since_us = u64_max(sync->sum_us, sync->row.told_us);
+		uint32_t column = row_waits_for(&sync->row, SCALAR_STEP, 0, sync->sums);
+		return column < row->view.count ? circle_global(row, column) : sync_peer_count(sync);
+	}
+	if (!collectives_are_open(&node->collectives))
+		return sync_peer_count(sync);
+	/* Who has begun fewer is waited for; further off, it is one of those that the left neighbour waits for. */
+	for (uint32_t i = 0; i < row->view.side_count; i++)
+		if (row->view.side[i].collectives < node->collectives.begun)
+			return circle_global(row, row->view.side[i].rank);
+	return circle_global(row, ring_left(row->view.rank, row->view.count));
+}
+
 /* Whom a round that does not move waits for; the number of members if it moves or waits for a worker that is alive. */
 static uint32_t stalled_by(const struct node *node)
 {
@@ -346,8 +366,8 @@ static void take_event(struct node *node, const struct event *event, struct acti
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;
 	}
-	case EVENT_COLLECT: CHECK(collectives_ask(&node->collectives, &event->collective) == 0); break;
-	case EVENT_SUM: sync_sum(sync, event->sum.value, event->sum.wants_offer); break;
+	case EVENT_COLLECT: CHECK(collectives_ask(&node->collectives, &event->collective, node->now_us) == 0); break;
+	case EVENT_SUM: sync_sum(sync, event->sum.value, event->sum.wants_offer, node->now_us); break;
 	default: CHECK(false); /* an event */
 	}
 }
@@ -441,6 +461,15 @@ void node_status(const struct node *node, uint64_t now_us, struct node_status *r
 		if (ret_status->waiting_for == sync_peer_count(sync))
 			ret_status->waiting_for = home_left(node);
 		break;
+	case NODE_TRAINING: {
+		uint64_t since_us;
+		uint32_t mate = step_waits_for(node, &since_us);
+		if (mate == sync_peer_count(sync) || now_us - since_us < node->config.silence_us)
+			break;
+		ret_status->waiting_for = mate;
+		ret_status->stalled_us = now_us - since_us;
+		break;
+	}
 	default: break;
 	}
 	uint32_t down = first_down(node);

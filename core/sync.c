@@ -229,8 +229,9 @@ int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us)
 	return error;
 }
 
-void sync_sum(struct sync *sync, double value, bool wants_offer)
+void sync_sum(struct sync *sync, double value, bool wants_offer, uint64_t now_us)
 {
+	sync->sum_us = now_us;
 	CHECK(sync->summed == sync->sums);
 	sync->sum = (struct scalar){.kind = SCALAR_STEP, .number = ++sync->sums, .value = value, .final = wants_offer};
 }

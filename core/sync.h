@@ -77,6 +77,7 @@ struct sync {
 	struct row row;               /* with the other nodes of the replica */
 	uint64_t sums, summed;        /* over the replica: asked for; known */
 	struct scalar sum;            /* own part of the last one asked for */
+	uint64_t sum_us;              /* when */
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
@@ -145,7 +146,7 @@ int sync_scalar(struct sync *sync, const struct scalar *scalar, uint64_t now_us)
 /* is_home: along the ring by which an own change is known to have been everywhere. */
 int sync_change(struct sync *sync, const struct change *change, bool is_home, struct actions *actions);
 /* The own part of the next sum over the replica. */
-void sync_sum(struct sync *sync, double value, bool wants_offer);
+void sync_sum(struct sync *sync, double value, bool wants_offer, uint64_t now_us);
 /* Once all rings are complete: tells the others the own part, and the driver the sum when it is known. */
 void sync_advance_sum(struct sync *sync, uint64_t now_us, struct actions *actions);
 /* Hash of a layer just committed. */
