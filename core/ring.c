@@ -248,8 +248,13 @@ void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk 
 
 bool ring_pass_is_done(const struct ring_pass *pass)
 {
-	size_t wanted = pass->way == RING_REDUCE_SCATTER ? ring_shard_size(pass->size, pass->count, pass->rank) : pass->size;
-	return pass->finished == wanted;
+	if (pass->way != RING_REDUCE_SCATTER)
+		return pass->finished == pass->size;
+	/* The others' sums pass through here, too: also where the own shard is empty. */
+	for (uint32_t shard = 0; shard < pass->count; shard++)
+		if (pass->reduced[shard] < ring_shard_size(pass->size, pass->count, shard))
+			return false;
+	return true;
 }
 
 double ring_pass_square_norm(const struct ring_pass *pass)

@@ -67,7 +67,7 @@ bool ring_pass_has_chunk(const struct ring_pass *pass);
 /* Takes the next chunk for the right neighbour, at most chunk_elements long; fills phase, shard, offset, count and
  * square_norm. Only if ring_pass_has_chunk. */
 void ring_pass_next(struct ring_pass *pass, size_t chunk_elements, struct chunk *ret_chunk);
-/* Is what the pass is for in the buffer: the whole mean, or the own shard of the sum? */
+/* Is what the pass is for in the buffer: the whole mean, or the own shard of the sum, and have those of the others got the own part? */
 bool ring_pass_is_done(const struct ring_pass *pass);
 /* Sum of squares of the mean, shards added in rank order: equal bits on all members. Only when done. */
 double ring_pass_square_norm(const struct ring_pass *pass);
