@@ -11,7 +11,7 @@ names=${2:-.}
 root=$(cd "$(dirname "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-cp -r "$root"/{Makefile,core,proto,sim} "$copy"
+cp -r "$root"/{Makefile,core,proto,sim,worker} "$copy"
 cd "$copy" || exit 1
 build() { make -s WERROR= OPT=-O1 build/edit-sim >build.log 2>&1; }
 if ! build; then
