@@ -79,28 +79,41 @@ mutant "one late too often keeps its theta" core/part.c 's/\(sync->lost \|\| is_
 mutant "late before more than half have offered" core/part.c 's/return 2 \* offered > sync->count;/return offered > 0;/'
 
 # ---- Ring ----
-mutant "shards off by one" core/ring.c 's/shard < size % count \? 1 : 0/shard <= size % count ? 1 : 0/'
+mutant "shards off by one" core/layer.h 's/shard < size % count \? 1 : 0/shard <= size % count ? 1 : 0/'
 mutant "half of a shard counts for the norm" core/ring.c 's/begin, pass->reduced\[pass->rank\]\)/begin, pass->reduced[pass->rank] \/ 2)/'
 mutant "sums start at another rank's shard" core/ring.c 's/uint32_t first = ring_left\(pass->rank, pass->count\);/uint32_t first = pass->rank;/'
 mutant "nothing is ever sent again" core/link.c 's/link->cursor = link->acknowledged;/;/'
 mutant "frames are taken in any order" core/link.c 's/if \(sequence != link->expected\) \{/if (sequence < link->expected) {/'
 mutant "repeated frames are taken" core/link.c 's/if \(sequence != link->expected\) \{/if (sequence > link->expected) {/'
 mutant "acknowledges one frame too many" core/link.c 's/\*ret_received = link->expected;/*ret_received = link->expected + 1;/'
-mutant "buffers are reused while still to be sent" core/round.c 's/sync->link->acknowledged >= buffer->free_after/true/'
+mutant "buffers are reused while still to be sent" core/round.c 's/sync->link->acknowledged >= buffer->free_after\[0\]/true/'
 
 # ---- Rounds, changes, members ----
 mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value\[setting\] = /sync->settings.value[setting] = sync->next_settings.value[setting] = /'
 mutant "a change is taken without agreement" core/round.c 's/is_agreed &= record->change == digest;/;/'
 mutant "a bound change is taken a round early" core/proposal.c 's/proposal->change\.at_round != round\)/proposal->change.at_round != round + 1)/'
-mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = true;/sync->paused = sync->rank != 1;/'
+mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = (sync->resume_round <= sync->round);/sync->paused = sync->rank != 1 \&\& \1;/'
 mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_due\)/if (sync->checkpoint_due \&\& sync->rank != 0)/'
 mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
 mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
 mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (sync->layers[index].size > 0) sync->layers[index].theta[0] += 1.0f;/'
-mutant "records pass a member that is still gathering" core/node.c 's/bool is_early = .*/bool is_early = false;/' --faults restart,cut,loss,jitter --peers 3
-mutant "changes wait in a ring that is not complete" core/node.c 's/node->view\.complete \? sync_propose/true ? sync_propose/'
+mutant "records pass a member that is still gathering" core/node.c 's/if \(\(!node->complete.*\|\| is_full\)/if (is_full)/' --faults restart,cut,loss,jitter --peers 3
+mutant "changes wait in a ring that is not complete" core/node.c 's/node->complete \? sync_propose/true ? sync_propose/'
 mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
-mutant "rolls are not said again" core/node.c 's/if \(node->view\.rolled\[rank\]\)/if (false)/'
+mutant "rolls are not said again" core/circle.c 's/if \(circle->view\.rolled\[rank\]\)/if (false)/'
+
+# ---- Meshes and rings of rings ----
+mutant "the norm is that of the own piece" core/round.c 's/sqrt\(row_sum\(row, SCALAR_NORM, index, round\)\)/sqrt(own->value)/'
+mutant "the mean's norm is that of the own piece" core/round.c \
+	's/row_sum\(&sync->row, SCALAR_MEAN, index, buffer->round\)/row_at(\&sync->row, SCALAR_MEAN, index, buffer->round, sync->row.rank)->value/'
+mutant "a node is late by itself" core/part.c 's/is_late \|= scalar->verdict/is_late |= column == row->rank \&\& scalar->verdict/'
+mutant "a change that the row does not hold counts" core/round.c 's/->word != own->word\)/->word != own->word \&\& false)/'
+mutant "a resume that comes early is forgotten" core/round.c 's/sync->paused = sync->resume_round <= sync->round;/sync->paused = true;/'
+mutant "a gradient that comes early is forgotten" core/part.c 's/layer->early = true;/layer->early = false;/'
+mutant "an offer does not ask the row" core/part.c 's/if \(!row_is_whole\(row, SCALAR_ROUND, 0, round\)\)/if (!row_has_told(row, SCALAR_ROUND, 0, round))/'
+mutant "the own shard does not go across" core/ring.c 's/if \(pass->state == RING_GATED\)/if (false)/'
+mutant "what comes across early is forgotten" core/ring.c 's/vec_accumulate\(buffer \+ begin, stash \+ begin, 1, count\);/;/'
+mutant "records stay in their group" core/sync.c 's/if \(sync->group_count > 1 && ring_right\(group/if (false \&\& ring_right(group/'
 
 echo "mutants: $lived lived"
 [ "$lived" = 0 ]
