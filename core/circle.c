@@ -171,6 +171,8 @@ static void take_refuse(struct circle *circle, uint32_t from, const struct messa
 /* true: the right neighbour has taken frames. */
 static bool take_heartbeat(struct circle *circle, struct neighbour *from, const struct heartbeat *heartbeat, uint64_t now_us)
 {
+	from->round = heartbeat->round;
+	from->waiting_for_worker = heartbeat->waiting_for_worker;
 	from->collectives = u64_max(from->collectives, heartbeat->collectives);
 	from->suspect_count = 0;
 	for (uint32_t i = 0; i < heartbeat->suspect_count; i++)

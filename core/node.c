@@ -487,6 +487,9 @@ static void look_at(const struct view *view, uint32_t rank, uint64_t now_us, str
 		const struct neighbour *side = &view->side[i];
 		if (side->rank != rank)
 			continue;
+		ret_peer->is_neighbour = true;
+		ret_peer->round = side->round;
+		ret_peer->waits_for_worker = side->waiting_for_worker;
 		if (side->incarnation != 0) {
 			ret_peer->silent_us = now_us - side->heard_us;
 			ret_peer->state = side->down ? PEER_DOWN : PEER_LIVE;
@@ -510,6 +513,19 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 		if (circle->view.count > 1 && local < circle->view.count)
 			look_at(&circle->view, local, now_us, ret_peer);
 	}
+}
+
+void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer)
+{
+	const struct sync *sync = &node->sync;
+	const struct circle *row = &node->circles[ROW];
+	uint32_t mate = circle_local(row, global);
+	CHECK(global < sync_peer_count(sync));
+	*ret_peer = (struct node_peer){.state = PEER_UNKNOWN};
+	if (global % sync->row.count == sync->column)
+		node_peer(node, global / sync->row.count, now_us, ret_peer);
+	else if (mate < row->view.count)
+		look_at(&row->view, mate, now_us, ret_peer);
 }
 
 const struct ring_settings *node_settings(const struct node *node) { return &node->sync.settings; }

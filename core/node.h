@@ -80,6 +80,9 @@ enum peer_state {
 struct node_peer {
 	enum peer_state state;      /* of a neighbour by own knowledge, of others as told along the ring */
 	uint64_t silent_us;         /* neighbours: since last heard */
+	bool is_neighbour;          /* in one of this member's rings; the next two are its own words then */
+	uint64_t round;             /* rounds completed */
+	bool waits_for_worker;      /* its worker has not offered the round in progress */
 	uint64_t lateness_us;       /* last round: its first record came so long after the first one of all */
 	uint64_t lateness_mean_us;  /* exponential mean, 0.1 */
 };
@@ -87,6 +90,9 @@ struct node_peer {
 /* This member and the ring, and a member (rank < member_count) as seen from here, at now_us of the events' clock. */
 void node_status(const struct node *node, uint64_t now_us, struct node_status *ret_status);
 void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer);
+/* The same for any member of the mesh, by its rank there; lateness is known of the own ring's members only. Of those that share no
+ * ring with this one nothing is known: PEER_UNKNOWN. */
+void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer);
 /* Whether the worker hands over the gradients of its next step. */
 bool node_averages_gradients(const struct node *node);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */

@@ -21,6 +21,9 @@ struct neighbour {
 	enum refusal refused;     /* why its latest hello was refused; 0: it was not */
 	uint64_t refused_incarnation;
 	enum refusal refuses_us;  /* why it has refused us; 0: it has not */
+	/* as its last heartbeat said */
+	uint64_t round;
+	bool waiting_for_worker;
 	uint64_t collectives;     /* that it has begun */
 	uint32_t suspect_count;
 	uint32_t suspects[SUSPECT_COUNT_MAX]; /* members that it has told us are down */

@@ -111,6 +111,11 @@ int run_peers(struct session *session)
 	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_PEERS);
 }
 
+int run_mesh(struct session *session)
+{
+	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_MESH);
+}
+
 int run_layers(struct session *session)
 {
 	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_LAYERS);

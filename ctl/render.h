@@ -21,6 +21,8 @@ void render_penalties(FILE *out, const Edit__Control__Penalties *penalties, bool
 void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour);
 /* One row per layer and hash: one if all members agree. Then whether all layers do. */
 void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour);
+/* The mesh as a table, who waits for whom, and the memory of the node asked by kind. */
+void render_mesh(FILE *out, const Edit__Control__Mesh *mesh, bool colour);
 /* One row per setting. */
 void render_settings(FILE *out, const Edit__Control__Settings *settings, bool colour);
 /* One line. */

@@ -48,6 +48,9 @@ COMMANDS(X)
 /* The node must exist for this command: 0, or EDIT_ERROR_UNHEALTHY with a line. */
 int answer_needs_node(struct answer *answer);
 
+/* A member's state as people read it. */
+const char *answer_state_text(enum peer_state state);
+
 /* What is known of a change; fills the reply's body. */
 void answer_put_change(struct answer *answer, const struct change_entry *entry);
 

@@ -7,7 +7,7 @@
 #include "daemon/log.h"
 #include "daemon/rounds.h"
 
-static const char *state_text(enum peer_state state)
+const char *answer_state_text(enum peer_state state)
 {
 	switch (state) {
 	case PEER_UNKNOWN: return "unknown";
@@ -39,7 +39,7 @@ static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 	struct node_peer known;
 	node_peer(node, rank, daemon->now_us, &known);
 	if (rank != own)
-		peer->state = answer_text(answer, state_text(known.state));
+		peer->state = answer_text(answer, answer_state_text(known.state));
 	peer->silent_us = known.silent_us;
 	peer->lateness_us = known.lateness_us;
 	peer->lateness_mean_us = known.lateness_mean_us;

@@ -43,6 +43,8 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->driver.damage;
 	if (daemon->health.lost[0])
 		return daemon->health.lost;
+	if (daemon->lost_worker[0])
+		return daemon->lost_worker;
 	if (daemon->checkpoint.degraded[0])
 		return daemon->checkpoint.degraded;
 	return daemon->refused_worker[0] ? daemon->refused_worker : daemon->health.crowded;
@@ -166,6 +168,17 @@ static void restore_layer(struct daemon *daemon, uint64_t layer_index)
 	worker_port_ring(&daemon->port);
 }
 
+/* The other nodes of the replica are in the middle of a step that this one cannot take part in any more. */
+static void lose_mate(struct daemon *daemon)
+{
+	if (daemon->config.shards == 1 || !daemon->driver.node || daemon->worker_has_finished || daemon->lost_worker[0])
+		return;
+	snprintf(daemon->lost_worker, sizeof daemon->lost_worker,
+		 "the worker died, and a mesh cannot go on without it: restart all members, they go on from round %" PRIu64,
+		 daemon->driver.record.round);
+	log_line(LEVEL_ERROR, "%s", daemon->lost_worker);
+}
+
 /* False: nothing more to read for now. */
 static bool serve_worker(struct daemon *daemon)
 {
@@ -186,11 +199,15 @@ static bool serve_worker(struct daemon *daemon)
 	case PORT_CALLS: break; /* looked at in every turn: some may have to wait */
 	case PORT_WANTS: handover_want(&daemon->driver, value, daemon->now_us); break;
 	case PORT_RESTORES: restore_layer(daemon, value); break;
-	case PORT_FINISHES: log_line(LEVEL_NOTICE, "worker (pid %ld) has finished", (long)daemon->port.pid); break;
+	case PORT_FINISHES:
+		daemon->worker_has_finished = true;
+		log_line(LEVEL_NOTICE, "worker (pid %ld) has finished", (long)daemon->port.pid);
+		break;
 	case PORT_LOST:
 		log_line(LEVEL_WARNING, "worker (pid %ld) is gone%s%s%s", (long)daemon->port.pid,
 			 why.text[0] ? " (" : "", why.text, why.text[0] ? ")" : "");
 		handover_lose_worker(&daemon->driver, daemon->now_us);
+		lose_mate(daemon);
 		break;
 	}
 	return true;

@@ -34,6 +34,8 @@ struct daemon {
 	bool is_stopping;
 	bool had_worker;               /* one was ready before: the next one is a restart */
 	char refused_worker[LINE_BYTES]; /* why the last worker that came was not admitted; empty: it was */
+	char lost_worker[LINE_BYTES];    /* of a mesh: its worker died in mid-run, and none can take its place; empty: no */
+	bool worker_has_finished;
 	uint64_t strangers_told_us;    /* when frames of strangers were last told, and how many there were then */
 	uint64_t strangers_told;
 	uint64_t status_at_us;         /* the status line is made anew */

@@ -448,7 +448,8 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
 	driver->handed = calloc(count, sizeof *driver->handed);
 	struct node_config config = node_config_of(driver, detectors);
-	driver->block = aligned_alloc(64, node_size(&config));
+	driver->block_bytes = node_size(&config);
+	driver->block = aligned_alloc(64, driver->block_bytes);
 	bool has_history = history_open(&driver->history, driver->config->replicas, count);
 	if (!detectors || !driver->hash_queue || !driver->handed || !driver->block || !has_history) {
 		free(detectors);

@@ -31,6 +31,7 @@ struct driver {
 	uint64_t incarnation;
 
 	void *block;             /* NULL until the run is begun */
+	size_t block_bytes;
 	struct node *node;
 	uint64_t now_us;         /* of the turn */
 	uint64_t deadline_us;    /* that the node asked for */

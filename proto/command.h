@@ -19,6 +19,7 @@ enum {
 	X(COMMAND_HASH, 6, "hash", READ, hash, "anchor hashes of every member and layer")                                  \
 	X(COMMAND_CHANGE, 7, "change", READ, change, "how a proposed change is going")                                     \
 	X(COMMAND_TRACE, 8, "trace", READ, trace, "what each round has cost, as JSON lines for programs")              \
+	X(COMMAND_MESH, 9, "mesh", READ, mesh, "replicas and pieces: who is where, who waits for whom, memory")           \
 	X(COMMAND_SET, 16, "set", CHANGE, set, "change a ring setting on all members at one round")                        \
 	X(COMMAND_PAUSE, 17, "pause", CHANGE, pause, "stop all workers after the round in progress")                       \
 	X(COMMAND_RESUME, 18, "resume", CHANGE, resume, "let all workers go on")                                           \

@@ -1,0 +1,108 @@
+/* Answers about the mesh: places, what is known of whom, and where this node's memory goes. Only looks. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/answer.h"
+
+static const char *state_of(const struct daemon *daemon, uint32_t rank, const struct node_peer *known)
+{
+	if (rank == daemon->config.rank)
+		return "self";
+	return answer_state_text(known->state);
+}
+
+static Edit__Control__MeshMember *make_member(struct answer *answer, uint32_t rank)
+{
+	const struct daemon *daemon = answer->daemon;
+	struct node_peer known = {.state = PEER_UNKNOWN};
+	Edit__Control__MeshMember *member = answer_take(answer, sizeof *member);
+	edit__control__mesh_member__init(member);
+	if (daemon->driver.node)
+		node_mesh_peer(daemon->driver.node, rank, daemon->now_us, &known);
+	member->name = daemon->config.names[rank];
+	member->state = answer_text(answer, state_of(daemon, rank, &known));
+	member->neighbour = known.is_neighbour;
+	member->silent_us = known.silent_us;
+	member->round = known.round;
+	member->waits_for_worker = known.waits_for_worker;
+	return member;
+}
+
+/* Proportional set size of a process, bytes; 0 if it cannot be read. */
+static uint64_t proportional_bytes(long pid)
+{
+	char path[64], line[256];
+	uint64_t kib = 0;
+	snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", pid);
+	FILE *file = pid > 0 ? fopen(path, "re") : NULL;
+	while (file && kib == 0 && fgets(line, sizeof line, file))
+		if (sscanf(line, "Pss: %" SCNu64, &kib) != 1)
+			kib = 0;
+	if (file)
+		fclose(file);
+	return 1024 * kib;
+}
+
+static void put_memory(struct answer *answer, Edit__Control__Mesh *mesh)
+{
+	const struct daemon *daemon = answer->daemon;
+	const struct segment *segment = &daemon->run.segment;
+	uint64_t elements = 0;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		elements += segment_layer_size(segment, i);
+	const uint64_t slots = segment->shards > 1 ? SEGMENT_SLOT_COUNT * segment->slot_size * sizeof(float) : 0;
+	const struct {
+		const char *kind;
+		uint64_t bytes;
+	} kinds[] = {{"theta", elements * sizeof(float)},
+		     {"optimiser", segment->inner_factor * elements * sizeof(float)},
+		     {"gradients", elements * sizeof(float)},
+		     {"gathered layers", slots},
+		     {"anchor", elements * sizeof(float)},
+		     {"momentum", elements * sizeof(float)},
+		     {"base and snapshot", daemon->run.spare_bytes},
+		     {"rounds on the ring", daemon->driver.block_bytes}};
+	mesh->memory = (Edit__Control__Memory **)answer_list(answer, sizeof kinds / sizeof kinds[0]);
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && mesh->memory; i++) {
+		Edit__Control__Memory *memory = answer_take(answer, sizeof *memory);
+		edit__control__memory__init(memory);
+		memory->kind = answer_text(answer, kinds[i].kind);
+		memory->bytes = kinds[i].bytes;
+		mesh->memory[mesh->n_memory++] = memory;
+	}
+	mesh->gather_us = atomic_load(&segment->header->gather_us);
+}
+
+int answer_mesh(struct answer *answer, const struct control_request *request)
+{
+	(void)request;
+	const struct daemon *daemon = answer->daemon;
+	const struct config *config = &daemon->config;
+	Edit__Control__Mesh *mesh = answer_take(answer, sizeof *mesh);
+	edit__control__mesh__init(mesh);
+	mesh->rows = config->replicas;
+	mesh->columns = config->shards;
+	mesh->row = config->row;
+	mesh->column = config->column;
+	mesh->fanout = config->fanout;
+	mesh->members = (Edit__Control__MeshMember **)answer_list(answer, config->member_count);
+	for (uint32_t rank = 0; rank < config->member_count && mesh->members; rank++)
+		mesh->members[mesh->n_members++] = make_member(answer, rank);
+	if (daemon->driver.node) {
+		struct node_status status;
+		node_status(daemon->driver.node, daemon->now_us, &status);
+		mesh->round = status.round;
+		mesh->stalled_us = status.stalled_us;
+		if (status.waiting_for < config->member_count)
+			mesh->waiting_for = config->names[status.waiting_for];
+		put_memory(answer, mesh);
+	}
+	mesh->daemon_bytes = proportional_bytes((long)getpid());
+	mesh->worker_bytes = daemon->port.phase >= PORT_ATTACHED ? proportional_bytes((long)daemon->port.pid) : 0;
+	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_MESH;
+	answer->reply.mesh = mesh;
+	return 0;
+}
