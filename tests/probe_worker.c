@@ -85,8 +85,8 @@ static _Noreturn void die_announcing(struct edit_worker *worker)
 	abort();
 }
 
-/* Hands over what each layer shall change by, last layer first; afterwards changes[layer] are the means over the members. Result of
- * the library. */
+/* Hands over what each layer shall change by, last layer first; afterwards changes[layer] are the pieces' means over the members, or
+ * over the nodes of the replica. Result of the library. */
 static int average(struct edit_worker *worker, const struct probe *probe, float *const *changes, uint64_t step)
 {
 	int result = 0;
@@ -104,16 +104,16 @@ static int average(struct edit_worker *worker, const struct probe *probe, float 
 	return result;
 }
 
-/* change NULL: this worker's own. */
+/* Steps this node's piece of a layer. change [elements of the piece]; NULL: this worker's own. */
 static void step_layer(struct edit_worker *worker, const struct probe *probe, unsigned layer, uint64_t step, const float *change)
 {
-	float *theta = edit_worker_theta(worker, layer);
-	uint64_t size = probe->size + layer, moving = size < probe->moving ? size : probe->moving;
+	size_t first, size;
+	float *theta = edit_worker_piece(worker, layer, &first, &size);
 	edit_worker_step_begin(worker, layer);
-	for (uint64_t i = 0; i < moving; i++) {
+	for (uint64_t i = 0; i < size && first + i < probe->moving; i++) {
 		if ((int64_t)step == probe->tear_step && layer == 0 && i == size / 2)
 			raise(SIGKILL);
-		theta[i] += change ? change[i] : change_of(worker, probe, step, i);
+		theta[i] += change ? change[i] : change_of(worker, probe, step, first + i);
 	}
 	if ((int64_t)step == probe->nan_theta_step && size > 0)
 		theta[0] = NAN;
@@ -134,6 +134,17 @@ static void sleep_until(uint64_t time_us)
 		;
 }
 
+/* What the whole layer has at the own piece's place must be the piece. */
+static void check_gathered(struct edit_worker *worker, unsigned layer)
+{
+	size_t first, count;
+	const float *piece = edit_worker_piece(worker, layer, &first, &count), *whole = edit_worker_theta(worker, layer);
+	if (whole && (count == 0 || memcmp(whole + first, piece, count * sizeof *piece) == 0))
+		return;
+	printf("layer %u: the whole layer does not have the own piece\n", layer);
+	exit(1);
+}
+
 /* Takes the layers in order; with passes it computes in each as long as in any other. Returns when the rest of the
  * step ends; 0: the run has ended. */
 static uint64_t go_forward(struct edit_worker *worker, const struct probe *probe)
@@ -149,6 +160,8 @@ static uint64_t go_forward(struct edit_worker *worker, const struct probe *probe
 		end_us = taken_us > end_us ? taken_us : end_us;
 		if (probe->has_passes)
 			sleep_until(end_us += step_us / 3 / probe->layer_count);
+		check_gathered(worker, i);
+		edit_worker_release(worker, i);
 	}
 	return end_us + (probe->has_passes ? step_us - step_us / 3 : step_us);
 }
@@ -167,8 +180,17 @@ static void train(struct edit_worker *worker, const struct probe *probe, float *
 		int averaged = is_averaging ? average(worker, probe, changes, step) : 0;
 		if (averaged < 0)
 			give_up(worker, "average");
+		double node_count;
+		if (!averaged)
+			averaged = edit_worker_sum(worker, 1, &node_count);
+		if (averaged < 0)
+			give_up(worker, "sum");
 		if (averaged == EDIT_WORKER_STOP)
 			return;
+		if (node_count != (double)edit_worker_shards(worker)) {
+			printf("sum %g, expected %u\n", node_count, edit_worker_shards(worker));
+			exit(1);
+		}
 		for (unsigned i = 0; i < probe->layer_count; i++)
 			step_layer(worker, probe, i, step, is_averaging ? changes[i] : NULL);
 		double loss = (int64_t)step == probe->nan_loss_step ? NAN : 3.0 / (1.0 + 0.01 * (double)step);
@@ -268,9 +290,12 @@ int main(int argc, char **argv)
 	describe(worker, &probe);
 	if (edit_worker_attach(worker, 10000) != 0)
 		give_up(worker, "attach");
-	for (unsigned i = 0; i < probe.layer_count && !edit_worker_is_resumed(worker); i++)
-		for (uint64_t k = 0; k < probe.size + i; k++)
-			edit_worker_theta(worker, i)[k] = (float)(probe.begin + (double)k * 1e-4);
+	for (unsigned i = 0; i < probe.layer_count && !edit_worker_is_resumed(worker); i++) {
+		size_t first, count;
+		float *theta = edit_worker_piece(worker, i, &first, &count);
+		for (size_t k = 0; k < count; k++)
+			theta[k] = (float)(probe.begin + (double)(first + k) * 1e-4);
+	}
 	if (edit_worker_ready(worker) < 0)
 		give_up(worker, "ready");
 	printf("ready %" PRIu64 "\n", edit_worker_step(worker));

@@ -1,5 +1,5 @@
-"""Rings of real daemons on loopback, with probe workers, for tests of the whole: everything starts in a folder of its own, on free
-ports, and everything that was started is stopped when the test ends, however it ends."""
+"""Rings and meshes of real daemons on loopback, with probe workers or real ones, for tests of the whole: everything starts in a
+folder of its own, on free ports, and everything that was started is stopped when the test ends, however it ends."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import zlib
 
 import pytest
 
@@ -26,9 +27,20 @@ state_dir = {folder}/state
 [sync]
 interval = {interval}
 {ring}
+[mesh]
+shards = {shards}
+{mesh}
 [members]
 {members}
 """
+
+# A model that a step takes a millisecond for.
+MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_act": "silu",
+    "vocab_size": 256, "hidden_size": 16, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+}
 
 
 def free_ports(count):
@@ -75,9 +87,11 @@ class Node:
         (self.folder / "run").mkdir(parents=True)
         (self.folder / "state").mkdir()
 
-    def configure(self, node="", ring="", interval=5, members=None, method=None):
+    def configure(self, node="", ring="", interval=5, members=None, method=None, shards=None, mesh=""):
+        """mesh: more of [mesh]; [places] and [shard_addresses] may follow. ring: more of [sync], and sections as well."""
         members = members or [f"{n.name} = tcp://127.0.0.1:{n.port}" for n in self.ring.nodes]
         self.config.write_text(CONFIG.format(name=self.name, folder=self.folder, node=node, ring=ring, interval=interval,
+                                             shards=self.ring.shards if shards is None else shards, mesh=mesh,
                                              method=f"method = {method}" if method else "", members="\n".join(members)))
 
     def start(self):
@@ -89,10 +103,19 @@ class Node:
         assert self.daemon.poll() is None, self.log()
 
     def start_worker(self, *options):
-        output = open(self.folder / "worker", "ab")
-        self.worker = subprocess.Popen([BUILD / "tests/probe_worker", *map(str, options), self.folder / "run/worker.sock"],
-                                       stdout=output, stderr=subprocess.STDOUT)
-        output.close()
+        """The probe worker."""
+        self.run_worker([BUILD / "tests/probe_worker", *map(str, options), self.folder / "run/worker.sock"])
+
+    def start_training(self, data, *options, model=None):
+        """The real worker with a tiny model on a file of text; its settings are for a few steps in a few seconds."""
+        path = self.ring.write_model(model or {})
+        self.run_worker([BUILD / "edit-worker", "train", "--socket", self.folder / "run/worker.sock", "--model", path,
+                         "--data", data, "--batch", "2", "--context", "16", "--threads", "1", "--log-interval", "0", *map(str, options)])
+
+    def run_worker(self, command):
+        with open(self.folder / "worker", "ab") as output:
+            self.worker = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
+                                           env=dict(os.environ, OPENBLAS_NUM_THREADS="1"))
 
     def worker_text(self):
         return (self.folder / "worker").read_text()
@@ -111,7 +134,8 @@ class Node:
         return self.ctl("status")
 
     def wait_for(self, key, value, seconds=15):
-        wait_until(lambda: self.status()[key] == value, seconds, lambda: (self.name, key, value, self.status(), self.log()))
+        wait_until(lambda: self.status()[key] == value, seconds,
+                   lambda: (self.name, key, value, self.status(), [node.log() for node in self.ring.nodes]))
 
     def wait_for_round(self, number, seconds=20):
         wait_until(lambda: self.status()["round"] >= number, seconds, lambda: (self.status(), self.log()))
@@ -134,10 +158,10 @@ class Node:
 
 
 class Ring:
-    """Several members that know each other."""
+    """Several members that know each other. With shards above 1 a mesh: `shards` nodes side by side hold a replica."""
 
-    def __init__(self, folder, count):
-        self.folder = folder
+    def __init__(self, folder, count, shards):
+        self.folder, self.shards = folder, shards
         self.nodes = []
         self.nodes = [Node(self, chr(ord("a") + i), port) for i, port in enumerate(free_ports(count))]
         for node in self.nodes:
@@ -151,15 +175,36 @@ class Ring:
         for node in self.nodes:
             node.start_worker(*options)
 
+    def start_training(self, data, *options, model=None):
+        for node in self.nodes:
+            node.start_training(data, *options, model=model)
+
+    def write_model(self, changes):
+        """A folder with the config of the tiny model and these changes."""
+        text = json.dumps(MODEL | changes)
+        folder = self.folder / f"model-{zlib.crc32(text.encode())}"
+        if not folder.exists():  # workers may be reading it
+            folder.mkdir()
+            (folder / "config.json").write_text(text)
+        return folder
+
+    def columns(self):
+        """The nodes that hold the same pieces: lists in the order of the replicas."""
+        return [self.nodes[column::self.shards] for column in range(self.shards)]
+
     def wait_until_finished(self, seconds=30):
         for node in self.nodes:
             node.wait_for("phase", "finished", seconds)
 
     def check_hashes(self):
-        """Every member says that all hold the same bits of one round; if no round is under way, it is the same round and the same
-        bits for all. Returns the hashes by layer that the first member tells."""
+        """Every member says that all of its column hold the same bits of one round; if no round is under way, it is the same round
+        and the same bits for all. Returns the hashes by layer that the first member tells; of a mesh, a list for each column."""
+        columns = [self.check_column(nodes) for nodes in self.columns()]
+        return columns[0] if self.shards == 1 else columns
+
+    def check_column(self, nodes):
         answers = [wait_until(lambda n=node: (lambda a: a if a["equal"] else None)(n.ctl("hash", status=None)), 5,
-                              lambda n=node: n.ctl("hash", status=None)) for node in self.nodes]
+                              lambda n=node: n.ctl("hash", status=None)) for node in nodes]
         hashes = [[layer["members"][0]["hash"] for layer in answer["layers"]] for answer in answers]
         if all(node.status()["phase"] in ("finished", "paused") for node in self.nodes):
             assert all(h == hashes[0] for h in hashes)
@@ -176,13 +221,13 @@ class Ring:
 
 @pytest.fixture
 def ring():
-    """A function that makes a ring of so many members."""
+    """A function that makes a ring of so many members, or a mesh: ring(6, shards=2) is one of three replicas of two nodes."""
     made = []
     # Short, because paths of sockets must be.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="editd-"))
 
-    def make(count):
-        made.append(Ring(folder / str(len(made)), count))
+    def make(count, shards=1):
+        made.append(Ring(folder / str(len(made)), count, shards))
         return made[-1]
 
     yield make
