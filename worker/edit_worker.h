@@ -120,8 +120,12 @@ int edit_worker_averages_gradients(const struct edit_worker *worker);
  * ones (see edit_worker_inner_step). */
 int edit_worker_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient, int is_final);
 /* Waits for the mean over the members and copies the piece's part of it to gradient [count of the piece]. If nobody's was finite its
- * first element is NaN: then no member takes a step. EDIT_WORKER_STOP when training shall end. */
+ * first element is NaN: then no member takes a step. gradient NULL: it stays where edit_worker_gradient says. EDIT_WORKER_STOP when
+ * training shall end. */
 int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float *gradient);
+/* Where the mean of the piece is once edit_worker_mean_gradient has waited for it, float32 [count of the piece], until the layer's
+ * gradient is offered again; so no memory of the worker's own is needed for it. */
+float *edit_worker_gradient(struct edit_worker *worker, unsigned layer);
 /* Sum of value over the nodes of the replica, each with the same bits; value itself with one shard. Once per step, before any layer
  * is stepped. EDIT_WORKER_STOP when training shall end: then ret_sum is as it was. */
 int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum);

@@ -93,9 +93,16 @@ int edit_worker_mean_gradient(struct edit_worker *worker, unsigned layer, float 
 			 atomic_load_explicit(&words->verdict, memory_order_relaxed) != VERDICT_NONFINITE;
 	if (worker_is_handing(worker))
 		worker->layers[layer].told_round = atomic_load_explicit(&words->round, memory_order_relaxed);
-	if (size > 0)
+	if (!gradient)
+		gradient = segment_gradient(&worker->segment, layer);
+	else if (size > 0)
 		memcpy(gradient, segment_gradient(&worker->segment, layer), size * sizeof(float));
 	if (size > 0 && !is_usable)
 		gradient[0] = NAN;
 	return EDIT_WORKER_OK;
+}
+
+float *edit_worker_gradient(struct edit_worker *worker, unsigned layer)
+{
+	return worker_has_layer(worker, layer) ? segment_gradient(&worker->segment, layer) : NULL;
 }

@@ -186,7 +186,8 @@ int member_average(struct member *member)
 {
 	int result = member->is_handing ? member->handed : 0;
 	for (unsigned layer = member->layer_count; member->is_handing && !result && layer-- > 0;)
-		result = edit_worker_mean_gradient(member->worker, layer, member->pieces[layer].gradient);
+		result = edit_worker_mean_gradient(member->worker, layer,
+						   member->is_sharded ? NULL : member->pieces[layer].gradient);
 	return result;
 }
 
@@ -248,27 +249,13 @@ static int fill(struct member *member, const struct origin *origin, char *error,
 	return 0;
 }
 
-/* Where gradients of the pieces come: into the model's own, which are whole layers as the pieces are, or, if layers pass
- * by, into memory of the member's. */
-static int place_gradients(struct member *member)
+/* Where gradients of the pieces come: into the model's own, which are whole layers as the pieces are; or, if layers pass by, they
+ * stay in the memory shared with the daemon. */
+static void place_gradients(struct member *member)
 {
-	size_t count = 0;
-	for (unsigned layer = 0; !member->is_sharded && layer < member->layer_count; layer++)
-		member->pieces[layer].gradient = llama_gradient(member->llama, layer);
-	for (unsigned layer = 0; member->is_sharded && layer < member->layer_count; layer++)
-		count += member->pieces[layer].count;
-	if (count == 0)
-		return 0;
-	member->mean_bytes = count * sizeof(*member->means);
-	member->means = malloc(member->mean_bytes);
-	if (!member->means)
-		return EDIT_ERROR_SYSTEM;
-	count = 0;
-	for (unsigned layer = 0; layer < member->layer_count; layer++) {
-		member->pieces[layer].gradient = member->means + count;
-		count += member->pieces[layer].count;
-	}
-	return 0;
+	for (unsigned layer = 0; layer < member->layer_count; layer++)
+		member->pieces[layer].gradient = member->is_sharded ? edit_worker_gradient(member->worker, layer)
+								    : llama_gradient(member->llama, layer);
 }
 
 /* The model and the pieces. Theta of a layer that passes by is bound when it comes. */
@@ -287,7 +274,9 @@ static int make(struct member *member, const struct origin *origin, const struct
 		if (!member->is_sharded)
 			llama_bind(member->llama, layer, piece->theta);
 	}
-	return failed ? failed : place_gradients(member);
+	if (!failed)
+		place_gradients(member);
+	return failed;
 }
 
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
@@ -317,15 +306,9 @@ out:
 	return result;
 }
 
-size_t member_memory_bytes(const struct member *member)
-{
-	return llama_memory_bytes(member->llama) + member->mean_bytes;
-}
-
 void member_fini(struct member *member)
 {
 	llama_free(member->llama);
-	free(member->means);
 	free(member->pieces);
 	*member = (struct member){0};
 }

@@ -12,8 +12,6 @@ struct member {
 	struct edit_worker *worker;
 	struct llama *llama;        /* bound to the worker's theta */
 	struct adamw_piece *pieces; /* [layer_count] what is stepped here: theta and inner state are the worker's memory */
-	float *means;               /* gradients of the pieces, one behind the other; NULL if they are the model's own */
-	size_t mean_bytes;
 	unsigned layer_count;
 	bool is_sharded;  /* other nodes step other pieces: layers pass by, and gradients go to the daemon after every pass */
 	bool ends_step;   /* the pass is the last of its step: its gradients are whole */
@@ -36,8 +34,6 @@ int member_describe(struct edit_worker *worker, const struct origin *origin, con
  * where it is. */
 int member_init(struct member *member, struct edit_worker *worker, const struct origin *origin,
 		const struct train_options *options, char *error, size_t error_size);
-/* Bytes of working memory, the model's included. */
-size_t member_memory_bytes(const struct member *member);
 /* Before the first pass of a step: its gradients begin at zero. is_final: no step follows. */
 void member_begin(struct member *member, bool is_final);
 /* If the gradients of the step were handed over: waits for their means. Result of libedit-worker. */

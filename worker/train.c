@@ -203,7 +203,7 @@ static int train(struct training *training, struct edit_worker *worker, const st
 				" samples a member, %.1f MiB of working memory",
 				training->part.rank + 1, training->part.count, edit_worker_is_resumed(worker) ? "goes on" : "begins",
 				training->step, training->corpus->sample_count / training->part.count,
-				(double)member_memory_bytes(&member) / (1 << 20));
+				(double)llama_memory_bytes(member.llama) / (1 << 20));
 		result = loop(training);
 		member_fini(&member);
 	}
