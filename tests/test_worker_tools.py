@@ -393,8 +393,8 @@ class Commands(unittest.TestCase):
             self.assertRegex(out.decode(), r"^edit-worker \d+\.\d+\.\d+\n$")
 
     def test_unknown_commands_and_options_are_told(self):
-        for arguments, fragment in (((), "expected a command: train, eval or sample"),
-                                    (("tain",), "'tain' is not a command: train, eval or sample"),
+        for arguments, fragment in (((), "expected a command: train, eval, sample or join"),
+                                    (("tain",), "'tain' is not a command: train, eval, sample or join"),
                                     (("--loud", "train"), "unrecognized option '--loud'"),
                                     (("eval", "--loud"), "unrecognized option '--loud'")):
             status, out, err = run(*arguments)
