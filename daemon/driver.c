@@ -434,6 +434,7 @@ static void prepare_worker(struct driver *driver)
 	atomic_store(&header->gradients, is_averaging);
 	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && is_by_steps)
 		schedule(driver, (uint64_t)settings[SYNC_INTERVAL], false);
+	run_give_layers(driver->run);
 	driver->must_ring = true;
 }
 

@@ -287,10 +287,15 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why)
 		free_layers(run);
 		return error;
 	}
-	for (size_t i = 0; i < run->segment.layer_count && !run->is_found; i++)
-		atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
 	run->is_begun = true;
 	return 0;
+}
+
+void run_give_layers(struct run *run)
+{
+	CHECK(run->is_begun);
+	for (size_t i = 0; i < run->segment.layer_count && !run->is_found; i++)
+		atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
 }
 
 bool run_is_stale(const struct run *run)

@@ -38,10 +38,12 @@ void run_close(struct run *run);
  * EDIT_ERROR_FULL, EDIT_ERROR_SYSTEM; the run is as before. */
 int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why);
 
-/* The worker says that theta is in place. On a fresh run theta becomes anchor 0, settings those of the config, and
- * the layers are given to the worker; layers and facts are made. Nothing to do if the run is begun.
- * EDIT_ERROR_REFUSED (theta is not finite, facts too large), EDIT_ERROR_SYSTEM. */
+/* The worker says that theta is in place. On a fresh run theta becomes anchor 0, settings those of the config; layers and facts
+ * are made. Nothing to do if the run is begun. EDIT_ERROR_REFUSED (theta is not finite, facts too large), EDIT_ERROR_SYSTEM. */
 int run_begin(struct run *run, uint64_t incarnation, struct line *why);
+/* Gives the layers of a fresh run to the worker, which steps from then on: so it must have been told before how (what it does with
+ * its gradients, when it offers). Once, after run_begin. */
+void run_give_layers(struct run *run);
 
 /* Whether theta began from another anchor than the state's: its worker was late, or the result of its last offer was still to be
  * added to it. Only of a run that is begun. */

@@ -37,7 +37,11 @@ static int begin(struct owned_run *owned, size_t size, struct line *why)
 	free(encoded);
 	for (size_t k = 0; k < size && !error; k++)
 		segment_theta(&owned->run.segment, 0)[k] = (float)k;
-	return error ? error : run_begin(&owned->run, 1, why);
+	if (!error)
+		error = run_begin(&owned->run, 1, why);
+	if (!error)
+		run_give_layers(&owned->run);
+	return error;
 }
 
 int owned_run_make(struct owned_run *owned, size_t size)

@@ -78,6 +78,19 @@ def test_gradients_of_every_step_keep_all_members_equal(ring):
     assert not any("left out (" in node.log() or "differs" in node.log() for node in r.nodes)
 
 
+def test_gradients_are_averaged_from_the_first_step_of_a_quick_worker(ring):
+    """A worker that takes a step in no time must not take any before it knows that gradients are averaged."""
+    for _ in range(4):
+        r = ring(2)
+        for node in r.nodes:
+            node.configure(method="ddp")
+        r.start()
+        r.start_workers("--steps", 20, "--step-ms", 0, "--layers", 1, "--size", 1)
+        r.wait_until_finished()
+        r.check_hashes()
+        assert [node.status()["round"] for node in r.nodes] == [21, 21]
+
+
 def test_warmup_averages_gradients_first_and_parameters_afterwards(ring):
     r = ring(2)
     for node in r.nodes:
