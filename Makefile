@@ -2,7 +2,7 @@
 #
 #   make           the five products              make check    all tests (SAN=address,undefined: with sanitizers)
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
-#   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400: nodes train on real text
+#   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400, MESH=2x2: nodes train on real text
 #   make mutants   proof of the simulator
 #   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
@@ -10,6 +10,7 @@ VERSION    := 0.1.0
 PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
 NODES      ?= 4
+MESH       ?=
 STEPS      ?= 400
 SAN        ?=
 WERROR     ?= -Werror
@@ -213,7 +214,7 @@ experiments-full: $(B)/edit-sim
 # ---- The demonstration -----------------------------------------------------------------------------------------------
 
 demo: $(addprefix $(B)/,editd edit-worker editctl)
-	@python3 tests/demo.py --nodes $(NODES) --steps $(STEPS) --build $(B) --out $(B)/demo
+	@python3 tests/demo.py $(if $(MESH),--mesh '$(MESH)',--nodes $(NODES)) --steps $(STEPS) --build $(B) --out $(B)/demo
 
 # ---- Installing ------------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The demonstration: N nodes on this machine train one small Llama on Debian's fortunes, each on its own part of it.
 
-    tests/demo.py [--nodes 4] [--steps 400] [--poison] [--build build] [--out build/demo]
+    tests/demo.py [--nodes 4 | --mesh 2x2] [--steps 400] [--poison] [--build build] [--out build/demo]
 
-Every node is an editd and an edit-worker of its own, as on N machines; they meet on loopback. All that is shown is read
-from the running daemons by editctl. The last line is `demo: ok ...` (exit 0) only if the model is better than a table of
-byte pairs can be, all nodes hold the same bits, these changed at every round, and every node had its weight in the last
-one; otherwise `demo: FAILED why` (exit 1). Whatever happens, no process started here is left behind.
+With --mesh NxM there are N replicas of the model, each cut over M nodes that hold a piece of every layer. Every node is an editd and
+an edit-worker of its own, as on as many machines; they meet on loopback. All that is shown is read from the running daemons by
+editctl. The last line is `demo: ok ...` (exit 0) only if the model is better than a table of byte pairs can be, all nodes (of a
+column of the mesh) hold the same bits, these changed at every round, and every node had its weight in the last one; otherwise
+`demo: FAILED why` (exit 1). Whatever happens, no process started here is left behind.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -149,7 +151,7 @@ class Watch:
 
     def __init__(self, processes, demo, node, command):
         command_line = demo.editctl(node) + ["--json", "--watch=0.2", command]
-        self.process = processes.start(f"editctl {command}", command_line, demo.out / f"editctl-{command}.log",
+        self.process = processes.start(f"editctl {command}", command_line, demo.out / node / f"editctl-{command}.log",
                                        stdout=subprocess.PIPE)
         self.pending = b""
 
@@ -177,12 +179,15 @@ class Demo:
         self.arguments = arguments
         self.build, self.out = pathlib.Path(arguments.build).resolve(), pathlib.Path(arguments.out).resolve()
         self.names = [f"node-{chr(ord('a') + i)}" for i in range(arguments.nodes)]
+        self.shards = arguments.shards
+        self.columns = [self.names[column::self.shards] for column in range(self.shards)]
+        self.first_row = self.names[:self.shards]
         self.all_nodes = f"all {arguments.nodes} nodes" if arguments.nodes > 1 else "the only node"
         self.processes = Processes()
         self.run_dirs = self.out   # of the nodes' sockets and memory
         self.rounds = []           # status of node-a after each round
         self.losses = []           # per round: {name: loss}
-        self.hashes = {}           # round -> hashes of all layers, one text
+        self.hashes = [{} for _ in self.columns]  # of each column: round -> hashes of all layers, one text
         self.set_round = None      # round after which the live change is in force
         self.problems = []
 
@@ -216,7 +221,7 @@ class Demo:
             (self.out / name / "editd.conf").write_text(
                 f"[node]\nname = {name}\nrun = {RUN}\nruntime_dir = {self.run_dir(name)}\n"
                 f"state_dir = {self.out / name / 'state'}\n\n"
-                f"[sync]\ninterval = {self.arguments.interval}\n\n"
+                f"[mesh]\nshards = {self.shards}\n\n[sync]\ninterval = {self.arguments.interval}\n\n"
                 f"[outer]\nlr = {self.arguments.outer_lr}\nmomentum = {self.arguments.outer_momentum}\n\n"
                 f"[penalty]\nwarmup = {self.arguments.penalty_warmup}\n\n"
                 f"[members]\n{members}")
@@ -271,7 +276,11 @@ class Demo:
     def show_round(self, status):
         """One line per round."""
         answer = self.ask(self.names[0], "peers")
-        losses = {peer["name"]: float(peer["loss"]) for peer in answer["peers"]}
+        peers = answer["peers"] + [peer for name in self.first_row[1:] for peer in self.ask(name, "peers")["peers"]]
+        losses = {peer["name"]: float(peer["loss"]) for peer in peers}
+        if self.shards > 1:  # what a daemon calls the ring is its column
+            status["ring_loss"] = sum(losses.values()) / len(losses)
+            status["ring_tokens_per_second"] = sum(float(peer["tokens_per_second"]) for peer in peers)
         before = self.rounds[-1] if self.rounds else {"round": 0, "step": 0}
         if answer["round"] == status["round"] == before["round"] + 1:
             status["step"] = before["step"] + answer["peers"][0]["steps"]  # the worker itself is further by now
@@ -294,12 +303,12 @@ class Demo:
                 say(f"       {peer['name']} left out in {len(rows)} of {len(peer['layers'])} layers, for instance "
                     f"{layer}: {row['verdict']}, norm {float(row['norm']):.3g}, z {float(row['z']):.1f}")
 
-    def take_hashes(self, answer):
-        """Notes the hashes of a round that all members have confirmed."""
+    def take_hashes(self, hashes, answer):
+        """Notes the hashes of a round that all members of a column have confirmed."""
         if answer is None or not answer.get("equal") or answer["round"] == 0:
             return
         layers = "".join(layer["members"][0]["hash"] for layer in answer["layers"])
-        self.hashes.setdefault(answer["round"], layers)
+        hashes.setdefault(answer["round"], layers)
 
     def change_live(self):
         """`editctl set` on one node; then every node is asked."""
@@ -327,12 +336,14 @@ class Demo:
     def train(self):
         """Follows the run to its end."""
         say("round   step    loss  tokens/s   sync ms  exposed ms  sent MB  left out")
-        statuses, hashes = (Watch(self.processes, self, self.names[0], command) for command in ("status", "hash"))
+        statuses = Watch(self.processes, self, self.names[0], "status")
+        watches = [Watch(self.processes, self, name, "hash") for name in self.first_row]
         moved = time.monotonic()
         while True:
             self.processes.check()
             status = statuses.line(5)
-            self.take_hashes(hashes.line(5))
+            for hashes, watch in zip(self.hashes, watches):
+                self.take_hashes(hashes, watch.line(5))
             if status is not None and "error" in status:
                 status = None  # no worker has come yet
             if status is not None and status["round"] > (self.rounds[-1]["round"] if self.rounds else 0):
@@ -340,7 +351,8 @@ class Demo:
                 moved = time.monotonic()
                 if self.set_round is None and status["step"] * 2 >= self.arguments.steps:
                     self.change_live()
-            if status is not None and status["phase"] == "finished" and status["round"] in self.hashes:
+            if (status is not None and status["phase"] == "finished"
+                    and all(status["round"] in hashes for hashes in self.hashes)):
                 return
             if time.monotonic() - moved > STALL_S:
                 raise Failed(f"no round for {STALL_S} s; {self.names[0]} says: {status and status['text']}")
@@ -348,40 +360,54 @@ class Demo:
     # -- afterwards
 
     def check_hashes(self):
-        """All nodes hold the same bits, by every node's own answer, and these were others after every round."""
+        """All nodes (of a column) hold the same bits, by every node's own answer, and these were others after every round."""
+        for column, (names, hashes) in enumerate(zip(self.columns, self.hashes)):
+            where = f"column {column} ({', '.join(names)})" if self.shards > 1 else self.all_nodes
+            self.check_column(names, hashes, where)
+
+    def check_column(self, names, hashes, where):
+        """The same for nodes that hold the same pieces."""
         last = self.rounds[-1]["round"]
-        answers = [self.ask(name, "hash", statuses=(0, 5)) for name in self.names]
+        answers = [self.ask(name, "hash", statuses=(0, 5)) for name in names]
         texts = {json.dumps([answer["round"], answer["layers"]]) for answer in answers}
         equal = all(answer["equal"] for answer in answers) and len(texts) == 1
         layers = answers[0]["layers"]
-        say(f"hashes   {'equal' if equal else 'NOT EQUAL'} on {self.all_nodes} in all {len(layers)} layers "
+        say(f"hashes   {'equal' if equal else 'NOT EQUAL'} on {where} in all {len(layers)} layers "
             f"after round {last}; of the first layer: {layers[0]['members'][0]['hash']}")
         if not equal:
-            self.problems.append("hashes differ")
+            self.problems.append(f"hashes differ on {where}" if self.shards > 1 else "hashes differ")
         for number in range(1, last + 1):
-            if number not in self.hashes:
-                self.problems.append(f"the hashes of round {number} were not seen equal")
-            elif number > 1 and self.hashes[number] == self.hashes.get(number - 1):
-                self.problems.append(f"round {number} changed nothing")
+            if number not in hashes:
+                self.problems.append(f"the hashes of round {number} were not seen equal on {where}")
+            elif number > 1 and hashes[number] == hashes.get(number - 1):
+                self.problems.append(f"round {number} changed nothing on {where}")
 
     def check_weights(self):
         """Every node was accepted with a weight in the last round."""
-        for peer in self.ask(self.names[0], "penalties")["peers"]:
-            weights = [row["weight"] for row in peer["layers"] if row["verdict"] == "accepted"]
-            if len(weights) < len(peer["layers"]) or min(weights) <= 0:
-                self.problems.append(f"{peer['name']} was left out of the last round")
+        for name in self.first_row:
+            for peer in self.ask(name, "penalties")["peers"]:
+                weights = [row["weight"] for row in peer["layers"] if row["verdict"] == "accepted"]
+                if len(weights) < len(peer["layers"]) or min(weights) <= 0:
+                    self.problems.append(f"{peer['name']} was left out of the last round")
 
     def checkpoint(self):
-        """Folder of the checkpoint that node-a wrote at the end; those of the others must be the same."""
-        digests = set()
+        """Folder of the model after the last round: the checkpoint that node-a wrote; those of the others must be the same. In a
+        mesh the latter holds for each column, and the model is joined from pieces: that of column 0 from the first replica, that
+        of column 1 from the second, and so on."""
+        folders = {}
         for name in self.names:
-            folder = self.ask(name, "status")["checkpoint"]
-            if not folder:
+            folders[name] = self.ask(name, "status")["checkpoint"]
+            if not folders[name]:
                 raise Failed(f"{name} has written no checkpoint")
-            digests.add(hashlib.sha256((pathlib.Path(folder) / "model.safetensors").read_bytes()).hexdigest())
-        if len(digests) != 1:
-            self.problems.append("the nodes' checkpoints differ")
-        return pathlib.Path(self.ask(self.names[0], "status")["checkpoint"])
+        for names in self.columns:
+            files = [next(pathlib.Path(folders[name]).glob("*.safetensors")) for name in names]
+            if len({(path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files}) != 1:
+                self.problems.append(f"the checkpoints of {', '.join(names)} differ")
+        if self.shards == 1:
+            return pathlib.Path(folders[self.names[0]])
+        pieces = [folders[names[column % len(names)]] for column, names in enumerate(self.columns)]
+        self.worker_tool("join", "--out", self.out / "model", *pieces)
+        return self.out / "model"
 
     def worker_tool(self, *words):
         """Output of a tool of edit-worker."""
@@ -445,8 +471,11 @@ class Demo:
         self.write_configs()
         parameters = (2 * 256 * 128 + 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128)) / 1e6
         say(f"model    a Llama of {parameters:.2f} M parameters that reads and writes bytes")
-        say(f"ring     {self.all_nodes} on loopback, each with its own part of the text: {self.arguments.steps} steps of "
-            f"{BATCH} x {CONTEXT} bytes, a round every {self.arguments.interval} steps")
+        if self.shards > 1:
+            rows = ["+".join(self.names[row:row + self.shards]) for row in range(0, len(self.names), self.shards)]
+            say(f"mesh     {', '.join(rows)}: each row is a replica of the model, each node holds a piece of every layer")
+        say(f"{'nodes' if self.shards > 1 else 'ring ':8} {self.all_nodes} on loopback, each with its own part of the text: "
+            f"{self.arguments.steps} steps of {BATCH} x {CONTEXT} bytes, a round every {self.arguments.interval} steps")
         say(f"files    configs, logs and checkpoints in {self.out}\n")
         self.start()
         self.train()
@@ -465,10 +494,18 @@ class Demo:
             shutil.rmtree(self.run_dirs, ignore_errors=True)
 
 
+class Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line."""
+
+    def error(self, message):
+        self.exit(2, f"demo: {message}\n")
+
+
 def parse_arguments():
     """The command line; defaults are tuned for the limits above on two cores."""
-    parser = argparse.ArgumentParser(description="N nodes on this machine train one small Llama on Debian's fortunes.")
-    parser.add_argument("--nodes", type=int, default=4, help="1 to 26")
+    parser = Parser(description="N nodes on this machine train one small Llama on Debian's fortunes.")
+    parser.add_argument("--nodes", type=int, help="1 to 26; default 4")
+    parser.add_argument("--mesh", metavar="NxM", help="N replicas of M nodes each instead of --nodes; 1 to 26 nodes in all")
     parser.add_argument("--steps", type=int, default=400, help="local steps of each node")
     parser.add_argument("--poison", action="store_true",
                         help="the last node gets NaN, is slow, and takes far too long steps, each for a while")
@@ -483,6 +520,17 @@ def parse_arguments():
     parser.add_argument("--build", default="build")
     parser.add_argument("--out", default="build/demo")
     arguments = parser.parse_args()
+    arguments.shards = 1
+    if arguments.mesh is not None:
+        sides = re.fullmatch("([1-9][0-9]?)x([1-9][0-9]?)", arguments.mesh, re.ASCII)
+        if arguments.nodes is not None:
+            parser.error("--mesh and --nodes: one of them only")
+        if not sides or int(sides[1]) * int(sides[2]) > 26:
+            parser.error(f"--mesh: \"{arguments.mesh}\", expected NxM as in 2x2: N replicas of M nodes each, "
+                         f"1 to 26 nodes in all")
+        arguments.shards, arguments.nodes = int(sides[2]), int(sides[1]) * int(sides[2])
+    elif arguments.nodes is None:
+        arguments.nodes = 4
     if not 1 <= arguments.nodes <= 26:
         parser.error("--nodes: 1 to 26")
     if arguments.warmup is None:

@@ -42,10 +42,10 @@ class Demo(unittest.TestCase):
         """Running processes of this demonstration, but not itself."""
         return [line for line in processes_with(str(self.folder)) if "demo.py" not in line]
 
-    def end_by(self, number):
-        """Sends a signal while all eight processes and both watches run; returns (exit status, last line)."""
-        demo = self.start("--steps", "100000")
-        self.wait_for(lambda: len(self.own()) >= 10)
+    def end_by(self, number, *options, processes=10):
+        """Sends a signal while all eight processes and both watches run (a mesh has one more); returns (exit status, last line)."""
+        demo = self.start("--steps", "100000", *options)
+        self.wait_for(lambda: len(self.own()) >= processes)
         demo.send_signal(number)
         output = demo.communicate()[0]
         self.wait_for(lambda: not self.own())
@@ -71,6 +71,28 @@ class Demo(unittest.TestCase):
         self.assertEqual(demo.returncode, 1)
         self.assertTrue(last.startswith("demo: FAILED edit-worker of node-b was killed by SIGKILL"), last)
         self.assertEqual(self.own(), [])
+
+    def test_mesh_trains_joins_and_says_ok(self):
+        demo = self.start("--mesh", "2x2", "--steps", "40")
+        output = demo.communicate()[0]
+        self.assertEqual(demo.returncode, 0, output)
+        self.assertIn("node-a+node-b, node-c+node-d: each row is a replica", output)
+        for column in ("column 0 (node-a, node-c)", "column 1 (node-b, node-d)"):
+            self.assertIn(f"hashes   equal on {column} in all 6 layers", output)
+        self.assertRegex(output.splitlines()[-1], "^demo: ok [(]all 4 nodes, [0-9]+ rounds, .*equal and new after every round")
+        self.assertEqual(self.own(), [])
+
+    def test_interrupt_stops_a_mesh(self):
+        self.assertEqual(self.end_by(signal.SIGINT, "--mesh", "2x2", processes=11), (1, "demo: FAILED stopped by SIGINT"))
+
+    def test_mesh_that_cannot_be_is_told_in_one_line(self):
+        for mesh in ("0x2", "2", "axb", "2x2x2", "6x5", "", "-1x2"):
+            demo = self.start(f"--mesh={mesh}")
+            self.assertEqual(demo.communicate()[0], f'demo: --mesh: "{mesh}", expected NxM as in 2x2: N replicas of M nodes each, '
+                                                    f'1 to 26 nodes in all\n')
+            self.assertEqual(demo.returncode, 2)
+        demo = self.start("--mesh=2x2", "--nodes=4")
+        self.assertEqual((demo.communicate()[0], demo.returncode), ("demo: --mesh and --nodes: one of them only\n", 2))
 
     def test_no_fortunes_fail_at_once(self):
         (self.folder / "corpus" / "numbers").unlink()
