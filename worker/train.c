@@ -146,7 +146,7 @@ static void say_progress(struct training *training)
 	double tokens = (double)((training->step - training->said_step) * step_tokens(options));
 	say(SAY_INFO,
 			"step %" PRIu64 "/%" PRIu64
-			": loss %.4f, rate %.3g, gradient %.3g, %.0f tokens/s, waited %.1f s, round %" PRIu64,
+			": loss %.5f, rate %.3g, gradient %.3g, %.0f tokens/s, waited %.1f s, round %" PRIu64,
 			training->step, options->step_count, training->loss, training->rate, training->norm,
 			seconds > 0 ? tokens / seconds : 0, 1e-6 * (double)(wait_us - training->said_wait_us),
 			edit_worker_round(training->member->worker));

@@ -110,7 +110,8 @@ class Node:
         """The real worker with a tiny model on a file of text; its settings are for a few steps in a few seconds."""
         path = self.ring.write_model(model or {})
         self.run_worker([BUILD / "edit-worker", "train", "--socket", self.folder / "run/worker.sock", "--model", path,
-                         "--data", data, "--batch", "2", "--context", "16", "--threads", "1", "--log-interval", "0", *map(str, options)])
+                         "--data", data, "--batch", "2", "--context", "16", "--threads", "1", "--log-interval", "0",
+                         *map(str, options)])
 
     def run_worker(self, command):
         with open(self.folder / "worker", "ab") as output:
