@@ -201,6 +201,7 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/worker.py --program $(B)/bench/worker_bench
 	@bench/overlap.py --build $(B)
 	@bench/rings.py --build $(B)
+	@bench/mesh.py gather --repeats 1 --build $(B)
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 
