@@ -237,7 +237,7 @@ def test_frozen_daemon_stalls_the_mesh_until_it_goes_on(ring):
     for node, names in ((b, "d"), (c, "d"), (a, "bcd")):
         wait_for_missing(node, *names)
     for node in (b, c):
-        node.wait_for_log("peer d: down, not heard for 600 ms")
+        node.wait_for_log("peer d: down, not heard for ")
         assert node.status()["healthy"] is False
     before = a.status()["round"]
     d.daemon.send_signal(signal.SIGCONT)
