@@ -1,5 +1,6 @@
 /* The way of the numbers round the ring: every element exactly once, in a fixed order, whatever the sizes. */
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -154,6 +155,99 @@ static void ring_refuses_a_chunk_out_of_its_place_and_changes_nothing(void **sta
 	free(block);
 }
 
+/* Passes chunks round in an order drawn from a seed. Whoever is done and has nothing to send any more loses all but its own shard,
+ * as if its memory were used for something else. */
+static void circulate_and_spoil(struct ring_pass *passes, uint32_t count, size_t chunk_elements, unsigned random)
+{
+	bool spoilt[PEERS_MAX] = {false};
+	for (uint32_t idle = 0; idle < 64 * count;) {
+		random = random * 1664525u + 1013904223u;
+		uint32_t i = random >> 16 & 0xffff;
+		struct ring_pass *pass = &passes[i %= count];
+		idle++;
+		if (ring_pass_has_chunk(pass)) {
+			struct chunk chunk;
+			ring_pass_next(pass, chunk_elements, &chunk);
+			assert_int_equal(ring_pass_accept(&passes[ring_right(i, count)], &chunk, pass->buffer + chunk.offset), 0);
+			idle = 0;
+		}
+		if (pass->way != RING_REDUCE_SCATTER || spoilt[i] || !ring_pass_is_done(pass) || ring_pass_has_chunk(pass))
+			continue;
+		spoilt[i] = true;
+		size_t begin = ring_shard_begin(pass->size, count, i), end = ring_shard_begin(pass->size, count, i + 1);
+		for (size_t k = 0; k < pass->size; k++)
+			if (k < begin || k >= end)
+				pass->buffer[k] = NAN;
+	}
+}
+
+/* Both halves alone, one after the other: sums of what all have, in each one's own shard; then all shards everywhere. */
+static void run_halves(uint32_t count, size_t size, size_t chunk_elements, unsigned random)
+{
+	struct ring_pass passes[PEERS_MAX];
+	void *blocks[PEERS_MAX];
+	float *numbers = calloc(count * size + 1, sizeof *numbers);
+	for (uint32_t i = 0; i < count; i++) {
+		blocks[i] = malloc(ring_pass_size(count));
+		ring_pass_init(&passes[i], blocks[i], i, count);
+		for (size_t k = 0; k < size; k++)
+			numbers[i * size + k] = (float)(1u << i) * (float)(k % 5 + 1);
+		ring_pass_begin_reduce(&passes[i], numbers + i * size, size, 0.5f);
+	}
+	circulate_and_spoil(passes, count, chunk_elements, random);
+	const float sum = 0.5f * (float)((1u << count) - 1);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_true(ring_pass_is_done(&passes[i]));
+		assert_false(ring_pass_has_chunk(&passes[i]));
+		for (size_t k = ring_shard_begin(size, count, i); k < ring_shard_begin(size, count, i + 1); k++)
+			assert_true(numbers[i * size + k] == sum * (float)(k % 5 + 1));
+	}
+	for (uint32_t i = 0; i < count; i++)
+		ring_pass_begin_gather(&passes[i], numbers + i * size, size);
+	circulate_and_spoil(passes, count, chunk_elements, random);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_true(ring_pass_is_done(&passes[i]));
+		for (size_t k = 0; k < size; k++)
+			assert_true(numbers[i * size + k] == sum * (float)(k % 5 + 1));
+		free(blocks[i]);
+	}
+	free(numbers);
+}
+
+static void ring_halves_give_sums_and_whole_layers_and_need_no_memory_afterwards(void **state)
+{
+	(void)state;
+	static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 16};
+	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+		for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+			for (size_t chunk = 1; chunk <= 64; chunk *= 8)
+				for (unsigned seed = 0; seed < 4 && (sizes[s] < 1000 || chunk > 1); seed++)
+					run_halves(counts[c], sizes[s], chunk, seed);
+}
+
+/* Layer of 12, three members, own rank 1: its shard is 4 .. 7. */
+static void ring_halves_refuse_chunks_of_the_other_half(void **state)
+{
+	(void)state;
+	struct ring_pass pass;
+	float numbers[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, before[12], payload[12] = {0};
+	const struct chunk reduce = {.phase = PHASE_REDUCE, .shard = 1, .offset = 4, .count = 4};
+	const struct chunk gather = {.phase = PHASE_GATHER, .shard = 0, .offset = 0, .count = 4};
+	void *block = malloc(ring_pass_size(3));
+	ring_pass_init(&pass, block, 1, 3);
+	ring_pass_begin_reduce(&pass, numbers, 12, 1.0f);
+	memcpy(before, numbers, sizeof before);
+	assert_int_equal(ring_pass_accept(&pass, &gather, payload), EDIT_ERROR_MALFORMED);
+	assert_memory_equal(before, numbers, sizeof before);
+	assert_int_equal(ring_pass_accept(&pass, &reduce, payload), 0);
+	ring_pass_begin_gather(&pass, numbers, 12);
+	assert_int_equal(ring_pass_accept(&pass, &reduce, payload), EDIT_ERROR_MALFORMED);
+	assert_memory_equal(before, numbers, sizeof before);
+	assert_int_equal(ring_pass_accept(&pass, &gather, payload), 0);
+	assert_true(numbers[0] == 0 && numbers[3] == 0 && numbers[4] == 5);
+	free(block);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +255,8 @@ int main(void)
 		cmocka_unit_test(ring_shards_cover_a_layer_without_gap_or_overlap),
 		cmocka_unit_test(ring_result_does_not_depend_on_chunk_size),
 		cmocka_unit_test(ring_refuses_a_chunk_out_of_its_place_and_changes_nothing),
+		cmocka_unit_test(ring_halves_give_sums_and_whole_layers_and_need_no_memory_afterwards),
+		cmocka_unit_test(ring_halves_refuse_chunks_of_the_other_half),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
