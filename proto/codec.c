@@ -369,8 +369,8 @@ static const char *take_scalar(const Edit__Peer__Scalar *wire, struct scalar *sc
 	DEMAND(wire->layer_index < LAYER_COUNT_MAX, "scalar.layer_index");
 	DEMAND(wire->origin < MEMBER_COUNT_MAX, "scalar.origin");
 	DEMAND(wire->number >= 1 && is_number(wire->number), "scalar.number");
-	/* NaN and infinity are meant: then the replica is left out. */
-	DEMAND(!(wire->value < 0), "scalar.value");
+	/* NaN and infinity are meant: then the replica is left out. What a worker sums up in a step may be anything. */
+	DEMAND(!(wire->value < 0) || wire->kind == SCALAR_STEP, "scalar.value");
 	DEMAND(wire->verdict < VERDICT_COUNT, "scalar.verdict");
 	*scalar = (struct scalar){.kind = (enum scalar_kind)wire->kind,
 				  .layer_index = wire->layer_index,

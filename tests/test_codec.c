@@ -1,5 +1,6 @@
 /* Messages as bytes: what is written reads back the same, to the bit. */
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,15 +141,44 @@ static void heartbeat_reads_back(void **state)
 	(void)state;
 	struct message message = message_of(MESSAGE_HEARTBEAT), got;
 	message.heartbeat = (struct heartbeat){.round = CODEC_NUMBER_END - 1, .received = 12, .resend = true,
-					       .waiting_for_worker = true, .suspect_count = SUSPECT_COUNT_MAX,
+					       .waiting_for_worker = true, .collectives = CODEC_NUMBER_END - 2,
+					       .suspect_count = SUSPECT_COUNT_MAX,
 					       .suspects = {0, 1, 2, 3, 4, 5, 6, MEMBER_COUNT_MAX - 1}};
 	pass(&message, &got);
 	assert_true(got.heartbeat.round == CODEC_NUMBER_END - 1);
 	assert_true(got.heartbeat.received == 12);
 	assert_true(got.heartbeat.resend);
 	assert_true(got.heartbeat.waiting_for_worker);
+	assert_true(got.heartbeat.collectives == CODEC_NUMBER_END - 2);
 	assert_int_equal(got.heartbeat.suspect_count, SUSPECT_COUNT_MAX);
 	assert_memory_equal(got.heartbeat.suspects, message.heartbeat.suspects, sizeof(got.heartbeat.suspects));
+}
+
+/* Every kind, with every value that its sender may have: sums of squares may overflow, what a worker sums up may be anything. */
+static void scalar_reads_back_to_the_bit(void **state)
+{
+	(void)state;
+	static const double values[] = {0.1, 0, DBL_MAX, INFINITY, NAN, -0.1, -INFINITY};
+	struct message message = message_of(MESSAGE_SCALAR), got;
+	for (unsigned kind = 0; kind < SCALAR_KIND_COUNT; kind++)
+		for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+			if (values[i] < 0 && kind != SCALAR_STEP)
+				continue;
+			message.scalar = (struct scalar){.kind = (enum scalar_kind)kind, .layer_index = LAYER_COUNT_MAX - 1,
+							 .origin = MEMBER_COUNT_MAX - 1, .number = CODEC_NUMBER_END - 1,
+							 .value = values[i], .word = UINT64_MAX - 1, .verdict = VERDICT_LATE,
+							 .final = i % 2, .realign = !(i % 2)};
+			assert_true(pass(&message, &got) <= CODEC_SMALL_MAX);
+			assert_int_equal(got.scalar.kind, kind);
+			assert_int_equal(got.scalar.layer_index, LAYER_COUNT_MAX - 1);
+			assert_int_equal(got.scalar.origin, MEMBER_COUNT_MAX - 1);
+			assert_true(got.scalar.number == CODEC_NUMBER_END - 1);
+			assert_memory_equal(&got.scalar.value, &message.scalar.value, sizeof(double));
+			assert_true(got.scalar.word == UINT64_MAX - 1);
+			assert_int_equal(got.scalar.verdict, VERDICT_LATE);
+			assert_int_equal(got.scalar.final, i % 2);
+			assert_int_equal(got.scalar.realign, !(i % 2));
+		}
 }
 
 static void roll_reads_back(void **state)
@@ -295,6 +325,7 @@ int main(void)
 		cmocka_unit_test(largest_hello_reads_back),
 		cmocka_unit_test(refuse_reads_back),
 		cmocka_unit_test(heartbeat_reads_back),
+		cmocka_unit_test(scalar_reads_back_to_the_bit),
 		cmocka_unit_test(roll_reads_back),
 		cmocka_unit_test(record_reads_back_to_the_bit),
 		cmocka_unit_test(random_records_read_back_to_the_bit),

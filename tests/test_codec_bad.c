@@ -66,6 +66,7 @@ static struct {
 	Edit__Peer__Chunk chunk;
 	Edit__Peer__Confirm confirm;
 	Edit__Peer__Change change;
+	Edit__Peer__Scalar scalar;
 } w;
 static size_t wire_payload_bytes;
 
@@ -108,6 +109,10 @@ static void wire_make(Edit__Peer__Message__BodyCase kind)
 	w.change.kind = CHANGE_SET;
 	w.change.setting = SYNC_INTERVAL;
 	w.change.value = 20;
+	edit__peer__scalar__init(&w.scalar);
+	w.scalar.kind = SCALAR_NORM;
+	w.scalar.number = 1;
+	w.scalar.verdict = VERDICT_ACCEPTED;
 	wire_payload_bytes = kind == EDIT__PEER__MESSAGE__BODY_CHUNK ? 64 : 0;
 	switch (kind) {
 	case EDIT__PEER__MESSAGE__BODY_HELLO: w.message.hello = &w.hello; break;
@@ -118,6 +123,7 @@ static void wire_make(Edit__Peer__Message__BodyCase kind)
 	case EDIT__PEER__MESSAGE__BODY_CHUNK: w.message.chunk = &w.chunk; break;
 	case EDIT__PEER__MESSAGE__BODY_CONFIRM: w.message.confirm = &w.confirm; break;
 	case EDIT__PEER__MESSAGE__BODY_CHANGE: w.message.change = &w.change; break;
+	case EDIT__PEER__MESSAGE__BODY_SCALAR: w.message.scalar = &w.scalar; break;
 	default: break;
 	}
 }
@@ -191,6 +197,7 @@ static void refuse_and_heartbeat_out_of_bounds_are_refused(void **state)
 	SPOIL(REFUSE, "refuse.fact_index", w.refuse.fact_index = FACT_COUNT_MAX + 1);
 	SPOIL(HEARTBEAT, "heartbeat.round", w.heartbeat.round = CODEC_NUMBER_END);
 	SPOIL(HEARTBEAT, "heartbeat.received", w.heartbeat.received = CODEC_NUMBER_END);
+	SPOIL(HEARTBEAT, "heartbeat.collectives", w.heartbeat.collectives = CODEC_NUMBER_END);
 	SPOIL(HEARTBEAT, "heartbeat.suspects", w.heartbeat.n_suspects = SUSPECT_COUNT_MAX + 1);
 	SPOIL(HEARTBEAT, "heartbeat.suspects", w.suspects[0] = MEMBER_COUNT_MAX);
 }
@@ -217,6 +224,19 @@ static void record_out_of_bounds_is_refused(void **state)
 	SPOIL(RECORD, "record.tokens", w.record.tokens = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.interval_us", w.record.interval_us = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.exposed_us", w.record.exposed_us = CODEC_NUMBER_END);
+}
+
+static void scalar_out_of_bounds_is_refused(void **state)
+{
+	(void)state;
+	SPOIL(SCALAR, "scalar.kind", w.scalar.kind = SCALAR_KIND_COUNT);
+	SPOIL(SCALAR, "scalar.layer_index", w.scalar.layer_index = LAYER_COUNT_MAX);
+	SPOIL(SCALAR, "scalar.origin", w.scalar.origin = MEMBER_COUNT_MAX);
+	SPOIL(SCALAR, "scalar.number", w.scalar.number = 0);
+	SPOIL(SCALAR, "scalar.number", w.scalar.number = CODEC_NUMBER_END);
+	SPOIL(SCALAR, "scalar.value", w.scalar.value = -1); /* a sum of squares; that of a step may be */
+	SPOIL(SCALAR, "scalar.value", (w.scalar.kind = SCALAR_MEAN, w.scalar.value = -INFINITY));
+	SPOIL(SCALAR, "scalar.verdict", w.scalar.verdict = VERDICT_COUNT);
 }
 
 static void chunk_out_of_bounds_is_refused(void **state)
@@ -407,6 +427,7 @@ int main(void)
 		cmocka_unit_test(hello_out_of_bounds_is_refused),
 		cmocka_unit_test(refuse_and_heartbeat_out_of_bounds_are_refused),
 		cmocka_unit_test(record_out_of_bounds_is_refused),
+		cmocka_unit_test(scalar_out_of_bounds_is_refused),
 		cmocka_unit_test(chunk_out_of_bounds_is_refused),
 		cmocka_unit_test(confirm_and_change_out_of_bounds_are_refused),
 		cmocka_unit_test(another_version_reads_as_a_refusal),

@@ -51,13 +51,17 @@ static void messages_write(void)
 	message_write("refuse", (struct message){.kind = MESSAGE_REFUSE, .refuse = {.reason = REFUSAL_FACT, .fact_index = 2}});
 	message_write("heartbeat",
 		      (struct message){.kind = MESSAGE_HEARTBEAT,
-				       .heartbeat = {.round = 5, .received = 900, .suspect_count = 2, .suspects = {1, 2}}});
+				       .heartbeat = {.round = 5, .received = 900, .collectives = 40, .suspect_count = 2,
+						     .suspects = {1, 2}}});
 	message_write("roll", (struct message){.kind = MESSAGE_ROLL, .roll_origin = 3});
 	message_write("record", (struct message){.kind = MESSAGE_RECORD,
 						 .record = {.round = 6, .layer_index = 2, .origin = 1,
 							    .verdict = VERDICT_OUTLIER, .norm = 12.5, .z = 4, .mean = 3, .sd = 0.5,
 							    .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 8000000,
 							    .exposed_us = 1200, .change = 77, .final = true}});
+	message_write("scalar", (struct message){.kind = MESSAGE_SCALAR,
+						 .scalar = {.kind = SCALAR_NORM, .layer_index = 2, .origin = 1, .number = 6,
+							    .value = 12.5, .word = 77, .verdict = VERDICT_ACCEPTED, .final = true}});
 	message_write("chunk", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
 						.chunk = {.round = 6, .layer_index = 2, .phase = PHASE_GATHER, .shard = 1,
 							  .offset = 65536, .count = 16, .square_norm = 0.25}});
