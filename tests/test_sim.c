@@ -144,6 +144,74 @@ static void poisoned_peers_are_left_out_and_the_others_go_on(void **state)
 	assert_true(nonfinites > 300);
 }
 
+/* ---- Meshes: replicas cut over several members ---- */
+
+static void mesh_of_every_shape_completes_its_rounds(void **state)
+{
+	(void)state;
+	const unsigned roads = FAULT_LOSS | FAULT_REORDER | FAULT_DUPLICATE | FAULT_JITTER;
+	for (uint32_t peers = 1; peers <= 8; peers++)
+		for (uint32_t shards = 1; shards <= 8; shards++) {
+			struct world_result result = run((struct world_config){.seed = 100 * peers + shards, .peers = peers,
+									       .shards = shards, .layer_count = 2, .rounds = 2,
+									       .faults = (peers + shards) % 2 ? roads : 0});
+			assert_all_rounds(&result, peers * 2, 2);
+			assert_int_equal(result.coverage[COVER_MESHES], shards > 1);
+		}
+}
+
+static void mesh_of_two_hundred_and_fifty_six_members_agrees(void **state)
+{
+	(void)state;
+	struct world_result result = run((struct world_config){.seed = 1, .peers = 32, .shards = 8, .layer_count = 1, .rounds = 2});
+	assert_all_rounds(&result, 32, 2);
+}
+
+static void two_hundred_meshes_hold_every_invariant(void **state)
+{
+	(void)state;
+	uint64_t coverage[COVERAGE_COUNT] = {0};
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct world_result result = run((struct world_config){.seed = 7000 + seed, .peers = 1 + (uint32_t)(seed / 3 % 5),
+								       .shards = 2 + (uint32_t)(seed % 3), .faults = UINT_MAX});
+		for (int i = 0; i < COVERAGE_COUNT; i++)
+			coverage[i] += result.coverage[i];
+	}
+	assert_int_equal(coverage[COVER_MESHES], 200);
+	/* What a replica must do as one. */
+	static const enum coverage as_one[] = {COVER_OUTLIERS, COVER_NONFINITES, COVER_ROLLBACKS, COVER_TAKEN, COVER_PAUSES,
+					       COVER_CHECKPOINTS, COVER_LATES, COVER_GRADIENTS, COVER_ALIGNED, COVER_CUTS};
+	for (size_t i = 0; i < sizeof as_one / sizeof *as_one; i++)
+		if (coverage[as_one[i]] < 10)
+			fail_msg("coverage %d: %ju", (int)as_one[i], (uintmax_t)coverage[as_one[i]]);
+}
+
+static void same_seed_gives_the_same_mesh_to_the_bit(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		const struct world_config config = {.seed = seed, .peers = 3, .shards = 2, .faults = UINT_MAX};
+		struct world_result first = run(config), second = run(config);
+		assert_true(first.hash == second.hash);
+		assert_memory_equal(first.coverage, second.coverage, sizeof first.coverage);
+	}
+}
+
+/* The world checks that each of the others stands still and says for whom it waits. */
+static void mesh_stalls_and_says_so_when_a_member_crashes(void **state)
+{
+	(void)state;
+	uint64_t stalls = 0;
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world_result result = run((struct world_config){.seed = seed, .peers = 1 + (uint32_t)(seed % 3),
+								       .shards = 2 + (uint32_t)(seed % 2), .rounds = 8,
+								       .faults = FAULT_CRASH});
+		assert_int_equal(result.coverage[COVER_CRASHES], 1);
+		stalls += result.coverage[COVER_STALLS];
+	}
+	assert_in_range(stalls, 10, 30); /* in the others the run was over first */
+}
+
 static void assert_close(double x, double expected, double relative)
 {
 	if (fabs(x - expected) > relative * fmax(fabs(expected), 1.0))
@@ -234,6 +302,11 @@ int main(void)
 		cmocka_unit_test(restarted_peer_takes_part_or_is_refused),
 		cmocka_unit_test(cut_roads_delay_the_ring_and_no_more),
 		cmocka_unit_test(poisoned_peers_are_left_out_and_the_others_go_on),
+		cmocka_unit_test(mesh_of_every_shape_completes_its_rounds),
+		cmocka_unit_test(mesh_of_two_hundred_and_fifty_six_members_agrees),
+		cmocka_unit_test(two_hundred_meshes_hold_every_invariant),
+		cmocka_unit_test(same_seed_gives_the_same_mesh_to_the_bit),
+		cmocka_unit_test(mesh_stalls_and_says_so_when_a_member_crashes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
