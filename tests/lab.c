@@ -24,7 +24,8 @@ struct wire {
 	struct lab lab; /* first: a lab is a wire */
 	struct parcel *first, **last;
 	char (*names)[8];
-	const char **name_list;
+	const char **name_list; /* [count] by rank: those of a replica follow each other */
+	const char **ring_list; /* [count] column by column: those of a ring follow each other */
 	float *numbers;
 	struct actions *actions;
 };
@@ -40,9 +41,13 @@ static void *allocate(size_t bytes)
 static void make_node(struct wire *wire, size_t rank, struct node_config config)
 {
 	struct lab_member *member = &wire->lab.members[rank];
-	config.rank = (uint32_t)rank;
-	config.member_count = (uint32_t)wire->lab.count;
-	config.names = wire->name_list;
+	const size_t shards = wire->lab.shards, rows = wire->lab.count / shards, column = rank % shards;
+	config.rank = (uint32_t)(rank / shards);
+	config.member_count = (uint32_t)rows;
+	config.column = (uint32_t)column;
+	config.shards = (uint32_t)shards;
+	config.names = wire->ring_list + column * rows;
+	config.mates = wire->name_list + rank - column;
 	config.layers = member->layers;
 	config.layer_count = wire->lab.layer_count;
 	config.heartbeat_us = 1000000;
@@ -53,15 +58,17 @@ static void make_node(struct wire *wire, size_t rank, struct node_config config)
 	member->node = node_init(allocate(node_size(&config)), &config);
 }
 
-struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
-		    const struct fact *const *facts_of, size_t fact_count)
+static struct lab *open_lab(size_t rows, size_t shards, const size_t *sizes, size_t layer_count,
+			    const struct ring_settings *settings, const struct fact *const *facts_of, size_t fact_count)
 {
+	const size_t count = rows * shards;
 	struct wire *wire = allocate(sizeof *wire);
 	struct lab *lab = &wire->lab;
 	size_t total = 0;
 	for (size_t l = 0; l < layer_count; l++)
 		total += sizes[l];
 	lab->count = count;
+	lab->shards = shards;
 	lab->layer_count = layer_count;
 	lab->now_us = 1000000;
 	lab->members = allocate(count * sizeof *lab->members);
@@ -69,25 +76,38 @@ struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const
 	wire->actions = allocate(sizeof *wire->actions);
 	wire->names = allocate(count * sizeof *wire->names);
 	wire->name_list = allocate(count * sizeof *wire->name_list);
+	wire->ring_list = allocate(count * sizeof *wire->ring_list);
 	wire->numbers = allocate(ARRAYS * total * count * sizeof(float));
 	float *next = wire->numbers;
 	for (size_t n = 0; n < count; n++) {
 		snprintf(wire->names[n], sizeof wire->names[n], "n%zu", n % 100000);
-		wire->name_list[n] = wire->names[n];
+		wire->name_list[n] = wire->ring_list[n % shards * rows + n / shards] = wire->names[n];
 		struct lab_member *member = &lab->members[n];
 		member->layers = allocate(layer_count * sizeof *member->layers);
 		for (size_t l = 0; l < layer_count; l++) {
-			const size_t size = sizes[l];
+			const size_t size = ring_shard_size(sizes[l], (uint32_t)shards, (uint32_t)(n % shards));
 			member->layers[l] = (struct layer){.size = size, .theta = next, .anchor = next + size,
 							   .momentum = next + 2 * size, .gradient = next + 3 * size,
 							   .base = next + 4 * size, .snapshot = next + 5 * size};
 			next += ARRAYS * size;
 		}
+	}
+	for (size_t n = 0; n < count; n++)
 		make_node(wire, n, (struct node_config){
 			.incarnation = 1000 + n, .facts = facts_of == NULL ? NULL : facts_of[n], .fact_count = fact_count,
 			.settings = settings == NULL ? ring_settings_standard() : *settings});
-	}
 	return lab;
+}
+
+struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
+		    const struct fact *const *facts_of, size_t fact_count)
+{
+	return open_lab(count, 1, sizes, layer_count, settings, facts_of, fact_count);
+}
+
+struct lab *lab_mesh(size_t rows, size_t shards, const size_t *sizes, size_t layer_count, const struct ring_settings *settings)
+{
+	return open_lab(rows, shards, sizes, layer_count, settings, NULL, 0);
 }
 
 void lab_restart(struct lab *lab, const bool *is_stale)
@@ -117,6 +137,7 @@ void lab_free(struct lab *lab)
 	free(wire->actions);
 	free(wire->names);
 	free(wire->name_list);
+	free(wire->ring_list);
 	free(wire->numbers);
 	free(wire);
 }

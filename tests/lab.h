@@ -1,8 +1,8 @@
 #ifndef EDIT_TESTS_LAB_H
 #define EDIT_TESTS_LAB_H
 
-/* A ring of nodes in one process over a perfect wire, in lockstep, for tests of core/node.h. Messages are copied when sent and
- * delivered in order; a test may cut links, drop messages or look at each. sim/ is the place for random faults. */
+/* A ring, or a mesh, of nodes in one process over a perfect wire, in lockstep, for tests of core/node.h. Messages are copied
+ * when sent and delivered in order; a test may cut links, drop messages or look at each. sim/ is the place for random faults. */
 
 #include "core/node.h"
 
@@ -28,6 +28,7 @@ struct lab_member {
 
 struct lab {
 	size_t count, layer_count;
+	size_t shards;              /* of a mesh: members of a replica, whose ranks follow each other; 1: no mesh */
 	struct lab_member *members; /* [count] */
 	uint64_t now_us;
 	/* If set: called for each message before it is queued; false drops it. */
@@ -39,6 +40,8 @@ struct lab {
  * facts of each member. The caller frees. */
 struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const struct ring_settings *settings,
 		    const struct fact *const *facts_of, size_t fact_count);
+/* A mesh of rows x shards members; each holds its pieces of layers of these sizes. */
+struct lab *lab_mesh(size_t rows, size_t shards, const size_t *sizes, size_t layer_count, const struct ring_settings *settings);
 void lab_free(struct lab *lab);
 /* All daemons have been stopped and start again, between two rounds, on the memory of their layers; is_stale [count]: of
  * struct node_config. */
