@@ -1,5 +1,6 @@
 #!/bin/bash
-# Proves the simulator: faults are planted in a copy of the core, one at a time, and edit-sim must find each of them.
+# Proves the simulator: faults are planted in a copy of the core, one at a time, and edit-sim must find each of them. What drawn worlds
+# have no part in, a test must find.
 #
 #   tests/mutants.sh [SEEDS [NAMES]]    (default 1000; `make mutants`; NAMES: only those whose name matches this expression)
 #
@@ -11,9 +12,9 @@ names=${2:-.}
 root=$(cd "$(dirname "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-cp -r "$root"/{Makefile,core,proto,sim,worker} "$copy"
+cp -r "$root"/{Makefile,core,ctl,daemon,proto,sim,tests,worker} "$copy"
 cd "$copy" || exit 1
-build() { make -s WERROR= OPT=-O1 build/edit-sim >build.log 2>&1; }
+build() { make -s WERROR= OPT=-O1 "${1:-build/edit-sim}" >build.log 2>&1; }
 if ! build; then
 	cat build.log
 	exit 1
@@ -25,27 +26,55 @@ if ! build/edit-sim --seeds 100 >out.txt; then
 fi
 lived=0
 
+# Plants a fault: plant FILE SED-EXPRESSION TARGET; result is empty if it is there and TARGET is built with it.
+plant() {
+	result=
+	cp "$1" saved
+	sed -i -E "$2" "$1"
+	if cmp -s saved "$1"; then
+		result="LIVES: its pattern is not in $1 any more"
+	elif ! build "$3"; then
+		result="LIVES: does not compile: $(grep -m1 error build.log)"
+	fi
+}
+
+# Takes the fault out again and tells what became of it: tell NAME FILE
+tell() {
+	case $result in LIVES*) lived=$((lived + 1)) ;; esac
+	printf '  %-44s %s\n' "$1" "${result:0:150}"
+	cp saved "$2"
+	touch "$2"
+}
+
 # mutant NAME FILE SED-EXPRESSION [OPTION...]: the options are edit-sim's, for what drawn worlds hardly ever meet
 mutant() {
-	local name=$1 file=$2 expression=$3 result
+	local name=$1 file=$2 expression=$3
 	shift 3
 	[[ $name =~ $names ]] || return 0
-	cp "$file" saved
-	sed -i -E "$expression" "$file"
-	if cmp -s saved "$file"; then
-		result="LIVES: its pattern is not in $file any more"
-	elif ! build; then
-		result="LIVES: does not compile: $(grep -m1 error build.log)"
+	plant "$file" "$expression" build/edit-sim
+	if [ -n "$result" ]; then
+		:
 	elif timeout 600 build/edit-sim --seeds "$seeds" "$@" >out.txt 2>&1; then
 		result="LIVES after $seeds seeds"
 	else
 		result=$(sed -nE 's/^sim: FAILED seed=([0-9]+) [^:]*: (.*)/caught by seed \1: \2/p' out.txt | head -1)
 		[ -n "$result" ] || result="LIVES: stopped without a verdict: $(tail -1 out.txt)"
 	fi
-	case $result in LIVES*) lived=$((lived + 1)) ;; esac
-	printf '  %-44s %s\n' "$name" "${result:0:150}"
-	cp saved "$file"
-	touch "$file"
+	tell "$name" "$file"
+}
+
+# mutant_of_test NAME FILE SED-EXPRESSION TEST
+mutant_of_test() {
+	[[ $1 =~ $names ]] || return 0
+	plant "$2" "$3" "build/tests/$4"
+	if [ -n "$result" ]; then
+		:
+	elif timeout 600 "build/tests/$4" >out.txt 2>&1; then
+		result="LIVES after $4"
+	else
+		result="caught by $4: $(sed -nE 's/^\[  FAILED  \] ([a-z_]+)$/\1/p' out.txt | head -1)"
+	fi
+	tell "$1" "$2"
 }
 
 # ---- Numbers ----
@@ -114,6 +143,19 @@ mutant "an offer does not ask the row" core/part.c 's/if \(!row_is_whole\(row, S
 mutant "the own shard does not go across" core/ring.c 's/if \(pass->state == RING_GATED\)/if (false)/'
 mutant "what comes across early is forgotten" core/ring.c 's/vec_accumulate\(buffer \+ begin, stash \+ begin, 1, count\);/;/'
 mutant "records stay in their group" core/sync.c 's/if \(sync->group_count > 1 && ring_right\(group/if (false \&\& ring_right(group/'
+
+# ---- Collectives, which the simulator's workers have no use for ----
+mutant_of_test "a collective begins before its memory is free" core/collective.c 's/&& is_under_way\(all, other\)/\&\& false/' test_collective
+mutant_of_test "a gradient goes back while still to be sent" core/collective.c 's/all->link->acknowledged >= own->free_after\)/true)/' test_collective
+mutant_of_test "memory is free while still to be sent" core/collective.c 's/all->link->acknowledged < own->free_after/false/' test_collective
+mutant_of_test "a node with its own sum passes no others on" core/ring.c \
+	's/if \(pass->reduced\[shard\] < ring_shard/if (shard == pass->rank \&\& pass->reduced[shard] < ring_shard/' test_ring
+mutant_of_test "gradients are summed, not averaged" core/collective.c 's/1\.0F \/ \(float\)all->count/1.0F/' test_collective
+mutant_of_test "who has begun does not say so" core/circle.c 's/ \|\| circle->told_collectives < circle->collectives//' test_collective
+mutant_of_test "a sum begins with the own part" core/row.c \
+	's/sum \+= cell\(row, kind, layer_index, number, rank\)/sum += cell(row, kind, layer_index, number, (row->rank + rank) % row->count)/' test_collective
+mutant_of_test "each offers when its own worker wants to" core/sync.c 's/(wants_offer \|= )(row_at.*SCALAR_STEP)/\1column == row->rank \&\& \2/' test_collective
+mutant_of_test "a chunk is sent before the neighbour has begun" core/collective.c 's/u64_min\(all->begun, right_begun\)/all->begun/' test_collective
 
 echo "mutants: $lived lived"
 [ "$lived" = 0 ]
