@@ -2,11 +2,12 @@
 #define EDIT_DAEMON_CHECKPOINT_H
 
 /* Checkpoints: folders state_dir/checkpoints/round-NNNNNN with config.json, model.safetensors (the anchor) and
- * manifest.json (XXH3 of each file and layer). In a mesh a member has pieces: instead of the model it writes piece-C-of-M.safetensors,
- * with the elements of each layer that it holds as one tensor of the layer's name; `edit-worker join` makes a model of M of them.
- * Written aside in slices, one per turn of the loop, from a copy of
- * the anchor taken at once; synced, then renamed, so that a folder of that name is whole. The newest
- * checkpoint.keep are kept. What fails here is told and never stops the training. */
+ * manifest.json (XXH3 of each file and layer). In a mesh a member has pieces: instead of the model it writes
+ * piece-C-of-M.safetensors (C from 1), with the elements of each layer that it holds as one tensor [elements] of the layer's
+ * name; the manifest then also tells row and column (from 0), shards, and the first element of each piece in its layer.
+ * `edit-worker join` makes a model of M of them. Written aside in slices, one per turn of the loop, from a copy of the
+ * anchor taken at once; synced, then renamed, so that a folder of that name is whole. The newest checkpoint.keep are kept.
+ * What fails here is told and never stops the training. */
 
 #include "daemon/run.h"
 #include "proto/safetensors.h"

@@ -1,4 +1,4 @@
-/* A run of one member in the scratch folder. See owned_run.h. */
+/* A run of one member, or of one of a mesh, in the scratch folder. See owned_run.h. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +35,9 @@ static int begin(struct owned_run *owned, size_t size, struct line *why)
 	run_init(&owned->run, &owned->config);
 	error = run_attach(&owned->run, encoded, bytes, why);
 	free(encoded);
-	for (size_t k = 0; k < size && !error; k++)
-		segment_theta(&owned->run.segment, 0)[k] = (float)k;
+	const struct segment *segment = &owned->run.segment;
+	for (size_t k = 0; !error && k < segment_layer_size(segment, 0); k++)
+		segment_theta(segment, 0)[k] = (float)(segment_first(segment, 0) + k);
 	if (!error)
 		error = run_begin(&owned->run, 1, why);
 	if (!error)
@@ -46,15 +47,24 @@ static int begin(struct owned_run *owned, size_t size, struct line *why)
 
 int owned_run_make(struct owned_run *owned, size_t size)
 {
-	char text[2048];
+	return owned_run_make_piece(owned, size, 0, 1);
+}
+
+int owned_run_make_piece(struct owned_run *owned, size_t size, unsigned column, unsigned shards)
+{
+	char text[4096];
 	struct line why = {""};
 	CHECK(size % 1024 == 0);
+	CHECK(column < shards);
+	CHECK(shards <= 26);
 	*owned = (struct owned_run){0};
 	if (scratch_make(NULL) != 0)
 		return -1;
-	snprintf(text, sizeof text,
-		 "[node]\nname = a\nruntime_dir = %s\nstate_dir = %s\n[checkpoint]\nkeep = 2\n"
-		 "[members]\na = tcp://127.0.0.1:7001\n", scratch_path(""), scratch_path(""));
+	int length = snprintf(text, sizeof text,
+			      "[node]\nname = %c\nruntime_dir = %s\nstate_dir = %s\n[checkpoint]\nkeep = 2\n"
+			      "[mesh]\nshards = %u\n[members]\n", 'a' + (int)column, scratch_path(""), scratch_path(""), shards);
+	for (unsigned i = 0; i < shards; i++)
+		length += snprintf(text + length, sizeof text - (size_t)length, "%c = tcp://127.0.0.1:%u\n", 'a' + (int)i, 7001 + i);
 	int error = config_open(scratch_write("editd.conf", text, strlen(text)), &owned->config, &why);
 	if (!error)
 		error = begin(owned, size, &why);

@@ -35,6 +35,21 @@ static int make_run(void **state)
 	return owned_run_make(&owned, SIZE);
 }
 
+/* Of three elements in four pieces the last is empty. */
+enum { SHARDS = 4 };
+
+static int make_first_piece(void **state)
+{
+	(void)state;
+	return owned_run_make_piece(&owned, SIZE, 0, SHARDS);
+}
+
+static int make_last_piece(void **state)
+{
+	(void)state;
+	return owned_run_make_piece(&owned, SIZE, SHARDS - 1, SHARDS);
+}
+
 static int remove_run(void **state)
 {
 	(void)state;
@@ -235,6 +250,70 @@ static void folder_that_cannot_be_made_is_told(void **state)
 	assert_false(checkpoint.is_busy);
 }
 
+/* Whether the manifest's layer has these numbers and the file of tensors the shape [elements] for it. */
+static void expect_piece(const json_t *manifest, size_t index, const char *name, size_t first, size_t elements,
+			 const char *header)
+{
+	char shape[80];
+	const json_t *layer = json_array_get(json_object_get(manifest, "layers"), index);
+	assert_string_equal(json_string_value(json_object_get(layer, "name")), name);
+	assert_int_equal(json_integer_value(json_object_get(layer, "first")), first);
+	assert_int_equal(json_integer_value(json_object_get(layer, "elements")), elements);
+	snprintf(shape, sizeof shape, "\"%s\":{\"dtype\":\"F32\",\"shape\":[%zu],", name, elements);
+	assert_non_null(strstr(header, shape));
+}
+
+static void member_of_a_mesh_writes_its_piece(size_t column, size_t second_first, size_t second_elements)
+{
+	struct checkpoint checkpoint;
+	char name[64], path[160];
+	size_t bytes, text_bytes, elements = SIZE / SHARDS;
+	checkpoint_init(&checkpoint, config);
+	assert_true(checkpoint_begin(&checkpoint, run, 5));
+	assert_int_equal(write_on(&checkpoint), CHECKPOINT_WRITTEN);
+	assert_false(is_there("round-000005/model.safetensors"));
+	snprintf(name, sizeof name, "piece-%zu-of-%d.safetensors", column + 1, SHARDS);
+	snprintf(path, sizeof path, "checkpoints/round-000005/%s", name);
+	char *piece = read_file(path, &bytes);
+	char *text = read_file("checkpoints/round-000005/manifest.json", &text_bytes);
+	uint64_t header_bytes;
+	memcpy(&header_bytes, piece, 8);
+	assert_int_equal(bytes, 8 + header_bytes + (elements + second_elements) * sizeof(float));
+	const float *numbers = (const float *)(piece + 8 + header_bytes);
+	assert_true(numbers[0] == (float)(column * elements));
+	assert_true(numbers[elements - 1] == (float)((column + 1) * elements - 1));
+	assert_memory_equal(numbers, run->layers[0].anchor, elements * sizeof(float));
+
+	json_error_t error;
+	char hash[17];
+	json_t *manifest = json_loadb(text, text_bytes, 0, &error);
+	assert_int_equal(json_integer_value(json_object_get(manifest, "row")), 0);
+	assert_int_equal(json_integer_value(json_object_get(manifest, "column")), column);
+	assert_int_equal(json_integer_value(json_object_get(manifest, "shards")), SHARDS);
+	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH3_64bits(piece, bytes));
+	const json_t *file = json_object_get(json_object_get(manifest, "files"), name);
+	assert_string_equal(json_string_value(json_object_get(file, "xxh3")), hash);
+	assert_int_equal(json_integer_value(json_object_get(file, "bytes")), bytes);
+	piece[8 + header_bytes - 1] = 0; /* a space, or the brace */
+	expect_piece(manifest, 0, "first", column * elements, elements, piece + 8);
+	expect_piece(manifest, 1, "second", second_first, second_elements, piece + 8);
+	json_decref(manifest);
+	free(piece);
+	free(text);
+}
+
+static void first_member_of_a_replica_writes_its_piece(void **state)
+{
+	(void)state;
+	member_of_a_mesh_writes_its_piece(0, 0, 1);
+}
+
+static void last_member_of_a_replica_writes_its_piece(void **state)
+{
+	(void)state;
+	member_of_a_mesh_writes_its_piece(SHARDS - 1, 3, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,5 +326,10 @@ int main(void)
 		cmocka_unit_test(full_disk_is_told_and_the_old_checkpoint_stays),
 		cmocka_unit_test(folder_that_cannot_be_made_is_told),
 	};
-	return cmocka_run_group_tests(tests, make_run, remove_run);
+	const struct CMUnitTest pieces[] = {
+		cmocka_unit_test_setup_teardown(first_member_of_a_replica_writes_its_piece, make_first_piece, remove_run),
+		cmocka_unit_test_setup_teardown(last_member_of_a_replica_writes_its_piece, make_last_piece, remove_run),
+	};
+	int failed = cmocka_run_group_tests(tests, make_run, remove_run);
+	return failed + cmocka_run_group_tests(pieces, NULL, NULL);
 }
