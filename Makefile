@@ -40,10 +40,10 @@ DAEMON := log members config lock notify gate transport worker_port state differ
           driver handover health answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
-TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads drill origin eval join \
-          sample train_options member train
+TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
+          join sample train_options member train
 SIM    := heap parcel trainee formula share ledger ballot trace setup places citizen stage mishap world \
-          scenario pool tuition learner report machine cluster plot meter study recording rehearsal rehearse
+          scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
@@ -58,7 +58,7 @@ HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
-SCRIPTS := test_worker_tools.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
+SCRIPTS := test_worker_tools.py test_join.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
            test_library.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "sim/cluster.h"
-#include "sim/meter.h"
 #include "sim/plot.h"
+#include "worker/meter.h"
 #include "worker/threads.h"
 
 enum { KEY_OUT = 256, KEY_THREADS, KEY_NO_PLOTS, KEY_KEYS, THREADS_MAX = 1024 };

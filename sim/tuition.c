@@ -463,7 +463,7 @@ int tuition_save(const struct tuition *tuition, const struct layer *layers, cons
 		anchors[l] = layers[l].anchor;
 	length = asprintf(&path, "%s/model.safetensors", folder);
 	CHECK(length > 0);
-	if (llama_weights_write(&tuition->config, anchors, path, error, sizeof error))
+	if (llama_weights_write(&tuition->config, anchors, path, NULL, error, sizeof error))
 		failed = line_fail(why, EDIT_ERROR_SYSTEM, "%.500s", error);
 	free(path);
 	free(anchors);

@@ -383,7 +383,7 @@ class Train(Case):
 
 class Commands(unittest.TestCase):
     def test_help_and_version_answer_on_stdout(self):
-        for arguments in (("--help",), ("train", "--help"), ("eval", "--help"), ("sample", "--help")):
+        for arguments in (("--help",), ("train", "--help"), ("eval", "--help"), ("sample", "--help"), ("join", "--help")):
             status, out, err = run(*arguments)
             self.assertEqual((status, err), (0, ""))
             self.assertIn("Exit status: 0 ok", " ".join(out.decode().split()))

@@ -31,7 +31,7 @@ INCLUDE_LAW = {
                "proto/text", "proto/safetensors", "proto/check", "worker/"],
     "ctl": ["$PLAIN", "core/vec", "proto/", "ctl/"],
     "sim": ["core/", "proto/", "worker/$MODEL", "worker/llama_config", "worker/llama_weights", "worker/corpus", "worker/complain",
-            "worker/threads", "sim/"],
+            "worker/threads", "worker/meter", "sim/"],
 }
 
 # Outside headers and the only files that may know them; tests may know all.

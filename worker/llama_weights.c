@@ -8,6 +8,8 @@
 #include "worker/complain.h"
 #include "worker/llama_weights.h"
 
+enum { SLICE_BYTES = 4 << 20 };
+
 int llama_weights_open(const struct llama_config *config, const char *folder, struct tensorfolder **ret_weights, char *error,
 		       size_t error_size)
 {
@@ -43,8 +45,22 @@ int llama_weights_read(const struct llama_config *config, struct tensorfolder *w
 	return 0;
 }
 
-int llama_weights_write(const struct llama_config *config, const float *const *thetas, const char *path, char *error,
-			size_t error_size)
+/* Writes the file in slices, after each of which watch is told. */
+static int write_slices(struct safetensors_writer *writer, const char *path, const struct safetensors_tensor *tensors,
+			size_t count, const struct llama_weights_watch *watch)
+{
+	int result = safetensors_writer_open(writer, path, tensors, count);
+	for (bool is_done = false; !result && !is_done;) {
+		uint64_t before = writer->file_bytes;
+		result = safetensors_writer_step(writer, SLICE_BYTES, &is_done);
+		if (!result && watch)
+			watch->told(watch->object, writer->file_bytes - before);
+	}
+	return result ? result : safetensors_writer_commit(writer);
+}
+
+int llama_weights_write(const struct llama_config *config, const float *const *thetas, const char *path,
+			const struct llama_weights_watch *watch, char *error, size_t error_size)
 {
 	unsigned count = llama_tensor_count(config);
 	struct llama_tensor *places = calloc(count, sizeof(*places));
@@ -59,7 +75,7 @@ int llama_weights_write(const struct llama_config *config, const float *const *t
 							 .rank = places[i].rank,
 							 .data = thetas[places[i].layer] + places[i].offset};
 	}
-	if (!result && safetensors_write(&writer, path, tensors, count))
+	if (!result && write_slices(&writer, path, tensors, count, watch))
 		result = complain(error, error_size, EDIT_ERROR_SYSTEM, "%s", writer.error);
 	free(tensors);
 	free(places);

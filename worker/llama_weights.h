@@ -16,9 +16,15 @@ int llama_weights_open(const struct llama_config *config, const char *folder, st
 int llama_weights_read(const struct llama_config *config, struct tensorfolder *weights, unsigned layer, float *ret_theta,
 		       char *error, size_t error_size);
 
+/* Who is told how many bytes of a file have been written since the last time. */
+struct llama_weights_watch {
+	void (*told)(void *object, uint64_t bytes);
+	void *object;
+};
+
 /* Writes thetas [llama_layer_count][llama_layer_size] as float32 to the .safetensors file at path, whole or not at all: the
- * same numbers give the same bytes. EDIT_ERROR_SYSTEM. */
-int llama_weights_write(const struct llama_config *config, const float *const *thetas, const char *path, char *error,
-			size_t error_size);
+ * same numbers give the same bytes. watch may be NULL. EDIT_ERROR_SYSTEM. */
+int llama_weights_write(const struct llama_config *config, const float *const *thetas, const char *path,
+			const struct llama_weights_watch *watch, char *error, size_t error_size);
 
 #endif

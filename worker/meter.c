@@ -1,6 +1,6 @@
 /* See the header. */
 
-#include "sim/meter.h"
+#include "worker/meter.h"
 
 #include <stdio.h>
 #include <time.h>

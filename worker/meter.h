@@ -1,5 +1,5 @@
-#ifndef EDIT_SIM_METER_H
-#define EDIT_SIM_METER_H
+#ifndef EDIT_WORKER_METER_H
+#define EDIT_WORKER_METER_H
 
 /* A bar with the time left, for a person at a terminal: on standard error if that is one, otherwise nowhere. Uses the real
  * clock, and tells nobody else what it says. */
