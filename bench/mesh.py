@@ -145,7 +145,7 @@ def gather(arguments, prefetch):
 def tell_gather(arguments):
     sizes = layer_sizes(model(256, 6, 256))
     sent = 4 * (2 * sum(sizes) + sum(sizes[1:-1])) / 2  # forwards, gradients, backwards without embedding and head; half of each
-    line_ms = 1000 * 8 * sent / bits_per_second(arguments.rate)
+    line_ms = 1000 * 8 * sent / namespaces.bits_per_second(arguments.rate)
     print(f"Waiting for whole layers: {sum(sizes) / 1e6:.1f} M parameters on two nodes, {arguments.rate} each way; "
           f"the line alone needs {line_ms:.0f} ms a step\n")
     print("| mesh.prefetch | step, ms | waiting for layers, ms | all of them, ms |\n|---|---|---|---|")
@@ -158,13 +158,7 @@ def tell_gather(arguments):
         print(f"| {prefetch} | {statistics.median(steps):.0f} | {statistics.median(waits):.0f} | "
               f"{', '.join(f'{wait:.0f}' for wait in waits)} |")
     print()
-    return {prefetch: found for prefetch, found in runs.items()}
-
-
-def bits_per_second(rate):
-    """Of a rate as tc takes it."""
-    number, unit = re.fullmatch(r"([\d.]+)([kmg]?)bit", rate).groups()
-    return float(number) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[unit]
+    return runs
 
 
 def main():

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,12 @@ def must(*command):
     if done.returncode != 0:
         raise Trouble(f"{' '.join(words)}: {done.stderr.strip()} (exit status {done.returncode})")
     return done.stdout
+
+
+def bits_per_second(rate):
+    """Of a rate as tc takes it."""
+    number, unit = re.fullmatch(r"([\d.]+)([kmg]?)bit", rate).groups()
+    return float(number) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[unit]
 
 
 def die_with_parent():

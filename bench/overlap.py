@@ -68,12 +68,6 @@ class Bench:
         return told
 
 
-def bits_per_second(rate):
-    """Of a rate as tc takes it."""
-    number, unit = re.fullmatch(r"([\d.]+)([kmg]?)bit", rate).groups()
-    return float(number) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[unit]
-
-
 def report(rounds, told, rate):
     """Prints the table; returns it."""
     print(f"two nodes, {rate} each way, one core each, {INTERVAL} steps an interval, Llama of 0.87 M parameters")
@@ -83,7 +77,7 @@ def report(rounds, told, rate):
         rows = [node[number] for node in told for number in numbers if number in node]
         sync, exposed, sent = (statistics.median(column) for column in zip(*rows))
         quartiles = statistics.quantiles([row[1] for row in rows], n=4)
-        link = 1000 * sent * 8 / bits_per_second(rate)
+        link = 1000 * sent * 8 / namespaces.bits_per_second(rate)
         table.append({"prefetch": prefetch, "rounds": len(numbers), "sync_ms": sync, "exposed_ms": exposed,
                       "exposed_quartiles_ms": quartiles[::2], "link_ms": link})
         print(f"  {prefetch:8} {len(numbers):7} {sync:9.1f} {exposed:11.1f} {100 * (1 - exposed / sync):5.0f} % {link:14.1f}"

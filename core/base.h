@@ -65,5 +65,7 @@ static inline size_t size_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t size_max(size_t a, size_t b) { return a > b ? a : b; }
 static inline uint64_t u64_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t u64_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+/* Bytes that a part of a caller's block takes up, so that the next part is 64-byte aligned as the block is. */
+static inline size_t block_part(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 #endif

@@ -1,7 +1,5 @@
 /* Hello, heartbeats and rolls in one ring. Knows nothing of rounds. */
 
-#include <string.h>
-
 #include "core/circle.h"
 #include "core/ring.h"
 
@@ -9,11 +7,9 @@
 
 /* ---- Memory ---- */
 
-static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 size_t circle_size(const struct circle_config *config)
 {
-	return round_up(view_size(config->count)) + round_up(link_size(config->frames_max));
+	return block_part(view_size(config->count)) + block_part(link_size(config->frames_max));
 }
 
 void circle_init(struct circle *circle, void *block, const struct circle_config *config)
@@ -23,7 +19,7 @@ void circle_init(struct circle *circle, void *block, const struct circle_config 
 				  .heartbeat_us = config->heartbeat_us, .frames_owed = config->frames_owed};
 	view_init(&circle->view, block, config->rank, config->count, config->names, config->name_stride, config->facts, config->fact_count,
 		  config->silence_us);
-	link_init(&circle->link, (char *)block + round_up(view_size(config->count)), config->frames_max, config->retry_us);
+	link_init(&circle->link, (char *)block + block_part(view_size(config->count)), config->frames_max, config->retry_us);
 }
 
 void circle_begin(struct circle *circle, uint64_t now_us)
@@ -74,10 +70,10 @@ static void send_heartbeat(struct circle *circle, const struct neighbour *to, st
 	heartbeat->waiting_for_worker = circle->waiting_for_worker;
 	heartbeat->suspect_count = view_suspects(&circle->view, to, heartbeat->suspects);
 	heartbeat->collectives = circle->collectives;
-	if (to == view_side(&circle->view, VIEW_LEFT))
+	if (to == view_side(&circle->view, VIEW_LEFT)) {
 		circle->told_collectives = circle->collectives;
-	if (to == view_side(&circle->view, VIEW_LEFT))
 		link_report(&circle->link, &heartbeat->received, &heartbeat->resend);
+	}
 	circle_send(circle, to->rank, &message, actions);
 }
 

@@ -22,9 +22,14 @@ void collectives_init(struct collectives *all, void *block, uint32_t rank, uint3
 		ring_pass_init(&all->open[i].pass, (char *)block + i * ring_pass_size(count), rank, count);
 }
 
+bool collectives_can_ask(const struct collectives *all)
+{
+	return all->asked - all->done < COLLECTIVE_OPEN_MAX;
+}
+
 int collectives_ask(struct collectives *all, const struct collective_call *call, uint64_t now_us)
 {
-	if (all->asked - all->done == COLLECTIVE_OPEN_MAX)
+	if (!collectives_can_ask(all))
 		return EDIT_ERROR_FULL;
 	if (ring_shard_size(call->size, all->count, all->rank) != all->layers[call->layer_index].size)
 		return EDIT_ERROR_INVALID;

@@ -35,6 +35,8 @@ size_t collectives_size(uint32_t count);
 void collectives_init(struct collectives *all, void *block, uint32_t rank, uint32_t count, const struct layer *layers,
 		      struct link *link);
 
+/* Whether one more may be open. */
+bool collectives_can_ask(const struct collectives *all);
 /* The worker asks for the next one. Its memory must stay as it is, but for what the collective writes, until it is done.
  * EDIT_ERROR_FULL: COLLECTIVE_OPEN_MAX are open. EDIT_ERROR_INVALID: the size is not that of the layer. */
 int collectives_ask(struct collectives *all, const struct collective_call *call, uint64_t now_us);

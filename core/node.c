@@ -54,8 +54,6 @@ static struct sync_config sync_config_of(const struct node_config *config)
 				    .fanout = fanout_of(config)};
 }
 
-static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Small frames that may wait before frames from the left are turned away, and room for what the member then still adds of
  * its own: a correct ring never comes to the first, and nobody can force the second. */
 static struct circle_config circle_config_of(const struct node_config *config, int which)
@@ -98,7 +96,7 @@ static struct circle_config circle_config_of(const struct node_config *config, i
 size_t node_size(const struct node_config *config)
 {
 	struct sync_config sync = sync_config_of(config);
-	size_t bytes = round_up(sizeof(struct node)) + sync_size(&sync) + round_up(collectives_size(shards_of(config)));
+	size_t bytes = block_part(sizeof(struct node)) + sync_size(&sync) + block_part(collectives_size(shards_of(config)));
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
 		struct circle_config circle = circle_config_of(config, which);
 		bytes += circle_size(&circle);
@@ -117,7 +115,7 @@ struct node *node_init(void *block, const struct node_config *config)
 	CHECK(config->layer_count <= LAYER_COUNT_MAX);
 	CHECK(config->incarnation != 0);
 	struct node *node = block;
-	char *rest = (char *)block + round_up(sizeof *node);
+	char *rest = (char *)block + block_part(sizeof *node);
 	memset(node, 0, sizeof *node);
 	node->config = *config;
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
@@ -406,7 +404,7 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 
 bool node_can_collect(const struct node *node)
 {
-	return node->collectives.asked - node->collectives.done < COLLECTIVE_OPEN_MAX;
+	return collectives_can_ask(&node->collectives);
 }
 
 /* ---- Looking ---- */
@@ -522,7 +520,7 @@ void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, s
 	uint32_t mate = circle_local(row, global);
 	CHECK(global < sync_peer_count(sync));
 	*ret_peer = (struct node_peer){.state = PEER_UNKNOWN};
-	if (global % sync->row.count == sync->column)
+	if (global % sync->row.count == sync->row.rank)
 		node_peer(node, global / sync->row.count, now_us, ret_peer);
 	else if (mate < row->view.count)
 		look_at(&row->view, mate, now_us, ret_peer);

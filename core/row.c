@@ -5,8 +5,6 @@
 #include "core/ring.h"
 #include "core/row.h"
 
-static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 static struct row_place *place_of(const struct row *row, enum scalar_kind kind, uint32_t layer_index)
 {
 	return &row->places[(size_t)kind * row->layer_count + layer_index];
@@ -21,7 +19,7 @@ static struct scalar *cell(const struct row *row, enum scalar_kind kind, uint32_
 size_t row_size(uint32_t layer_count, uint32_t count)
 {
 	size_t places = (size_t)SCALAR_KIND_COUNT * layer_count;
-	return round_up(places * sizeof(struct row_place)) + round_up(2 * places * count * sizeof(struct scalar));
+	return block_part(places * sizeof(struct row_place)) + block_part(2 * places * count * sizeof(struct scalar));
 }
 
 void row_init(struct row *row, void *block, uint32_t layer_count, uint32_t rank, uint32_t count, struct link *link)
@@ -29,7 +27,7 @@ void row_init(struct row *row, void *block, uint32_t layer_count, uint32_t rank,
 	size_t places = (size_t)SCALAR_KIND_COUNT * layer_count;
 	CHECK(rank < count);
 	*row = (struct row){.rank = rank, .count = count, .layer_count = layer_count, .link = link, .places = block};
-	row->scalars = (struct scalar *)((char *)block + round_up(places * sizeof(struct row_place)));
+	row->scalars = (struct scalar *)((char *)block + block_part(places * sizeof(struct row_place)));
 	memset(block, 0, row_size(layer_count, count));
 }
 

@@ -336,13 +336,11 @@ static uint32_t buffers_for(const struct sync_config *config)
 	return (uint32_t)size_min(wanted, (size_t)config->layer_count + 1);
 }
 
-static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Hands out pieces of a block; with block NULL it only counts. */
 static void *piece(char *block, size_t *used, size_t bytes)
 {
 	void *begin = block == NULL ? NULL : block + *used;
-	*used += round_up(bytes);
+	*used += block_part(bytes);
 	return begin;
 }
 
@@ -400,7 +398,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 	       struct link *row_link)
 {
 	*sync = (struct sync){.rank = config->rank, .count = config->count, .layer_count = config->layer_count,
-			      .column = config->column, .layers = config->layers, .link = link, .across = across, .row.link = row_link,
+			      .layers = config->layers, .link = link, .across = across, .row.link = row_link,
 			      .fanout = config->fanout, .group_count = config->count / config->fanout, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
 			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale};

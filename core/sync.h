@@ -69,7 +69,6 @@ struct sync_config {
 
 struct sync {
 	uint32_t rank, count, layer_count, buffer_count;
-	uint32_t column;
 	const struct layer *layers;
 	struct link *link;            /* to the right neighbour: of the ring, or of the group */
 	struct link *across;          /* to that across the groups */
@@ -174,7 +173,7 @@ static inline size_t sync_shard_begin(const struct sync *sync, uint32_t layer_in
 	return ring_shard_begin(sync->layers[layer_index].size, sync->fanout, sync->rank % sync->fanout);
 }
 /* Rank in the mesh of a member of the ring, and members of the mesh. */
-static inline uint32_t sync_peer(const struct sync *sync, uint32_t rank) { return rank * sync->row.count + sync->column; }
+static inline uint32_t sync_peer(const struct sync *sync, uint32_t rank) { return rank * sync->row.count + sync->row.rank; }
 static inline uint32_t sync_peer_count(const struct sync *sync) { return sync->count * sync->row.count; }
 /* Whom the round in progress waits for: a rank in the mesh (own: the own worker), the number of members: nobody in particular. */
 uint32_t sync_waits_for(const struct sync *sync);

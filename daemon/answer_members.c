@@ -23,14 +23,15 @@ static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 {
 	const struct daemon *daemon = answer->daemon;
 	uint32_t own = daemon->config.row, count = daemon->config.replicas;
+	uint32_t global = rank * daemon->config.shards + daemon->config.column;
 	Edit__Control__Peer *peer = answer_take(answer, sizeof *peer);
 	edit__control__peer__init(peer);
 	peer->name = daemon->config.peers[rank];
-	peer->address = daemon->config.addresses[rank * daemon->config.shards + daemon->config.column];
+	peer->address = daemon->config.addresses[global];
 	peer->neighbour = rank != own && (rank == (own + 1) % count || own == (rank + 1) % count);
 	peer->state = answer_text(answer, rank == own ? "self" : "unknown");
 	peer->loss = NAN;
-	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank * daemon->config.shards + daemon->config.column)
+	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == global)
 		peer->refusal = answer_text(answer, daemon->driver.refusal);
 	const struct node *node = daemon->driver.node;
 	if (!node)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "daemon/members.h"
-#include "core/ring.h"
 #include "proto/address.h"
 #include "proto/inifile.h"
 
@@ -317,24 +316,8 @@ void config_close(struct config *config)
 
 size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX])
 {
-	const uint32_t columns = config->shards, row = config->row, column = config->column;
-	const uint32_t fanout = config->fanout, groups = config->replicas / fanout;
-	const uint32_t group = row / fanout, place = row % fanout;
-	const uint32_t ranks[CONFIG_NEIGHBOURS_MAX] = {
-		(group * fanout + ring_right(place, fanout)) * columns + column,
-		(group * fanout + ring_left(place, fanout)) * columns + column,
-		(ring_right(group, groups) * fanout + place) * columns + column,
-		(ring_left(group, groups) * fanout + place) * columns + column,
-		row * columns + ring_right(column, columns), row * columns + ring_left(column, columns)};
-	size_t count = 0;
-	for (size_t i = 0; i < CONFIG_NEIGHBOURS_MAX; i++) {
-		bool is_new = ranks[i] != config->rank;
-		for (size_t j = 0; j < count; j++)
-			is_new = is_new && ret_ranks[j] != ranks[i];
-		if (is_new)
-			ret_ranks[count++] = ranks[i];
-	}
-	return count;
+	const struct places places = {.peers = config->replicas, .fanout = config->fanout, .shards = config->shards};
+	return places_neighbours(&places, config->rank, ret_ranks);
 }
 
 const char *config_address(const struct config *config, uint32_t rank)

@@ -10,6 +10,7 @@
  * who stands where (name = row.column); without it the order of [members] does, row by row. [shard_addresses] says where a
  * member listens for the others of its row, if not at its address in [members]. Both lists are replaced like [members]. */
 
+#include "core/places.h"
 #include "proto/setting.h"
 
 #define CONFIG_FILE_STANDARD "/etc/editd/editd.conf"
@@ -39,9 +40,8 @@ void config_close(struct config *config);
 double config_number(const struct config *config, size_t setting);
 const char *config_text(const struct config *config, size_t setting);
 
-/* Global ranks of the members to talk to, each once: right and left in the ring or group, across the groups, and in the row. Returns how many, 0 to
- * CONFIG_NEIGHBOURS_MAX. */
-enum { CONFIG_NEIGHBOURS_MAX = 6 };
+/* Global ranks of the members to talk to, as of places_neighbours. */
+enum { CONFIG_NEIGHBOURS_MAX = ROAD_COUNT };
 size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX]);
 
 /* Where to connect to a neighbour: one of the own row at its shard address, if it has one. */

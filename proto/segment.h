@@ -33,8 +33,8 @@ enum {
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_CALL_COUNT = 16,
 	SEGMENT_THETA_SLOTS = 3, /* one in use, one ahead, one for an embedding that the head shares */
-	SEGMENT_GRADIENT_SLOTS = 1, /* the worker makes the next layer's in memory of its own */
-	SEGMENT_SLOT_COUNT = SEGMENT_THETA_SLOTS + SEGMENT_GRADIENT_SLOTS,
+	SEGMENT_GRADIENT_SLOT = SEGMENT_THETA_SLOTS, /* one: the worker makes the next layer's in memory of its own */
+	SEGMENT_SLOT_COUNT,
 	SEGMENT_PAGE = 4096 /* alignment of the header's successor, theta and inner */
 };
 

@@ -4,7 +4,7 @@
 /* One member of a world: its node and its roads; and a replica: the memory and the worker of all members that share one copy of the
  * model, so that what they hold together is there to be looked at. Without a mesh a replica is one member's. */
 
-#include "sim/places.h"
+#include "core/places.h"
 #include "sim/setup.h"
 
 struct replica {

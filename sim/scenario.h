@@ -8,7 +8,7 @@
 #include "core/layer.h"
 #include "core/option.h"
 #include "proto/text.h"
-#include "sim/places.h"
+#include "core/places.h"
 
 /* What a value is. */
 enum scenario_type {

@@ -460,13 +460,19 @@ static bool offer_is_due(const struct segment_header *header, uint64_t step)
 	return step >= offer_step && offer_step > atomic_load_explicit(&header->offered_step, memory_order_relaxed);
 }
 
+/* Of a mesh: also settles whether all nodes of the replica offer at the end of this step. */
+static int sum_over_replica(struct edit_worker *worker, double value, double *ret_sum)
+{
+	return mesh_sum(worker, value, offer_is_due(worker->segment.header, edit_worker_step(worker) + 1), ret_sum);
+}
+
 int edit_worker_sum(struct edit_worker *worker, double value, double *ret_sum)
 {
 	int result = demand_attached(worker, true);
 	if (result)
 		return result;
 	if (mesh_is_cut(worker))
-		return mesh_sum(worker, value, offer_is_due(worker->segment.header, edit_worker_step(worker) + 1), ret_sum);
+		return sum_over_replica(worker, value, ret_sum);
 	*ret_sum = value;
 	return EDIT_WORKER_OK;
 }
@@ -477,7 +483,7 @@ static int settle_offer(struct edit_worker *worker, bool *ret_is_due)
 	double sum;
 	int result = EDIT_WORKER_OK;
 	if (!worker->has_summed)
-		result = mesh_sum(worker, 0, offer_is_due(worker->segment.header, edit_worker_step(worker) + 1), &sum);
+		result = sum_over_replica(worker, 0, &sum);
 	*ret_is_due = worker->wants_offer;
 	mesh_end_step(worker);
 	return result;

@@ -85,12 +85,12 @@ static void ask(struct edit_worker *worker, enum collective_kind kind, unsigned 
 
 /* ---- Theta ---- */
 
-static struct edit_worker_slot *theta_slot(const struct edit_worker *worker, unsigned layer, bool is_held)
+static struct edit_worker_slot *theta_slot(struct edit_worker *worker, unsigned layer, bool is_held)
 {
 	for (unsigned i = 0; i < SEGMENT_THETA_SLOTS; i++) {
-		const struct edit_worker_slot *slot = &worker->slots[i];
+		struct edit_worker_slot *slot = &worker->slots[i];
 		if (slot->call != 0 && slot->layer == layer && slot->is_held == is_held)
-			return (struct edit_worker_slot *)(uintptr_t)slot;
+			return slot;
 	}
 	return NULL;
 }
@@ -189,7 +189,7 @@ void mesh_release(struct edit_worker *worker, unsigned layer)
 		worker->is_misused = true;
 }
 
-float *mesh_theta(const struct edit_worker *worker, unsigned layer)
+float *mesh_theta(struct edit_worker *worker, unsigned layer)
 {
 	const struct edit_worker_slot *slot = theta_slot(worker, layer, true);
 	return slot ? segment_slot(&worker->segment, (size_t)(slot - worker->slots)) : NULL;
@@ -197,17 +197,16 @@ float *mesh_theta(const struct edit_worker *worker, unsigned layer)
 
 /* ---- Gradients ---- */
 
-/* Waits for what was handed out in a slot, and adds the own piece of the mean to what there is of this step. */
-static int collect(struct edit_worker *worker, unsigned index)
+int mesh_await_gradients(struct edit_worker *worker)
 {
-	struct edit_worker_slot *slot = &worker->slots[index];
+	struct edit_worker_slot *slot = &worker->slots[SEGMENT_GRADIENT_SLOT];
 	if (slot->call == 0)
 		return EDIT_WORKER_OK;
 	int result = await_call(worker, slot->call, NULL);
 	if (result)
 		return result;
 	const struct segment *segment = &worker->segment;
-	const float *mean = segment_slot(segment, index) + segment_first(segment, slot->layer);
+	const float *mean = segment_slot(segment, SEGMENT_GRADIENT_SLOT) + segment_first(segment, slot->layer);
 	float *piece = segment_gradient(segment, slot->layer);
 	size_t count = segment_layer_size(segment, slot->layer);
 	uint64_t step = edit_worker_step(worker) + 1;
@@ -221,24 +220,14 @@ static int collect(struct edit_worker *worker, unsigned index)
 
 int mesh_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient)
 {
-	unsigned index = SEGMENT_THETA_SLOTS + worker->next_gradient;
-	int result = collect(worker, index);
+	int result = mesh_await_gradients(worker);
 	if (result)
 		return result;
-	worker->next_gradient = (worker->next_gradient + 1) % SEGMENT_GRADIENT_SLOTS;
 	size_t size = segment_whole_size(&worker->segment, layer);
 	if (size > 0)
-		memcpy(segment_slot(&worker->segment, index), gradient, size * sizeof(float));
-	ask(worker, COLLECTIVE_REDUCE, layer, index);
+		memcpy(segment_slot(&worker->segment, SEGMENT_GRADIENT_SLOT), gradient, size * sizeof(float));
+	ask(worker, COLLECTIVE_REDUCE, layer, SEGMENT_GRADIENT_SLOT);
 	return link_poll(worker);
-}
-
-int mesh_await_gradients(struct edit_worker *worker)
-{
-	int result = EDIT_WORKER_OK;
-	for (unsigned i = 0; i < SEGMENT_GRADIENT_SLOTS && !result; i++)
-		result = collect(worker, SEGMENT_THETA_SLOTS + (worker->next_gradient + i) % SEGMENT_GRADIENT_SLOTS);
-	return result;
 }
 
 /* ---- Steps ---- */

@@ -17,7 +17,7 @@ static inline bool mesh_is_cut(const struct edit_worker *worker) { return worker
 int mesh_acquire(struct edit_worker *worker, unsigned layer);
 void mesh_release(struct edit_worker *worker, unsigned layer);
 /* theta of the whole layer while it is acquired, NULL otherwise. */
-float *mesh_theta(const struct edit_worker *worker, unsigned layer);
+float *mesh_theta(struct edit_worker *worker, unsigned layer);
 /* Hands out a whole layer's gradient; the mean over the replica adds up in the segment's gradient of the piece. */
 int mesh_offer_gradient(struct edit_worker *worker, unsigned layer, const float *gradient);
 /* Waits until all gradients handed out are there. */

@@ -1,7 +1,7 @@
 /* Ranks of neighbours. */
 
 #include "core/ring.h"
-#include "sim/places.h"
+#include "core/places.h"
 
 uint32_t places_neighbour(const struct places *places, uint32_t rank, enum road_end end)
 {
@@ -19,12 +19,26 @@ uint32_t places_neighbour(const struct places *places, uint32_t rank, enum road_
 	return row * shards + column;
 }
 
+/* Right before left: of two members each is the other's right neighbour. */
+static const enum road_end ends[ROAD_COUNT] = {ROAD_RIGHT, ROAD_LEFT, ROAD_CROSS_RIGHT, ROAD_CROSS_LEFT, ROAD_ROW_RIGHT,
+					       ROAD_ROW_LEFT};
+
 enum road_end places_road(const struct places *places, uint32_t rank, uint32_t to)
 {
-	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_LEFT, ROAD_CROSS_RIGHT, ROAD_CROSS_LEFT, ROAD_ROW_RIGHT,
-					     ROAD_ROW_LEFT};
-	for (size_t i = 0; to != rank && i < sizeof ends / sizeof ends[0]; i++)
+	for (size_t i = 0; to != rank && i < ROAD_COUNT; i++)
 		if (places_neighbour(places, rank, ends[i]) == to)
 			return ends[i];
 	return ROAD_COUNT;
+}
+
+size_t places_neighbours(const struct places *places, uint32_t rank, uint32_t ret_ranks[ROAD_COUNT])
+{
+	size_t count = 0;
+	for (size_t i = 0; i < ROAD_COUNT; i++) {
+		uint32_t neighbour = places_neighbour(places, rank, ends[i]);
+		/* A neighbour in several ways is met first in the one that places_road names. */
+		if (places_road(places, rank, neighbour) == ends[i])
+			ret_ranks[count++] = neighbour;
+	}
+	return count;
 }
