@@ -202,6 +202,7 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/overlap.py --build $(B)
 	@bench/rings.py --build $(B)
 	@bench/mesh.py gather --repeats 1 --build $(B)
+	$(if $(AGAINST),@bench/plain.py --build $(B) --against $(AGAINST))
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 
