@@ -37,7 +37,7 @@ CORE   := vec penalty outer ring link view places circle row collective proposal
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
-          driver handover health answer answer_look answer_members answer_mesh answer_trace control daemon
+          driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
@@ -202,6 +202,7 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/overlap.py --build $(B)
 	@bench/rings.py --build $(B)
 	@bench/mesh.py gather --repeats 1 --build $(B)
+	$(if $(AGAINST),@bench/plain.py --build $(B) --against $(AGAINST))
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 

@@ -61,13 +61,14 @@ def die_with_parent():
 
 
 class Ring:
-    """Members by name, in ring order; a folder for their files, or a passing one; programs from the build folder."""
+    """Members by name, in ring order; a folder for their files, or a passing one; programs from the build folder; sockets and
+    segments in a passing folder of `memory`, or where the system has such ones."""
 
-    def __init__(self, names, build, folder=None):
+    def __init__(self, names, build, folder=None, memory=None):
         self.names, self.build = list(names), pathlib.Path(build).resolve()
         self.has_own_folder = folder is None
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="editd-ring-")).resolve()
-        self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="editd-run-"))  # short: a socket's path has little room
+        self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="editd-run-", dir=memory))  # short: a socket's path has little room
         self.namespaces = {name: f"editd-{os.getpid()}-{name}" for name in self.names}
         self.address = {name: f"10.91.0.{i + 1}" for i, name in enumerate(self.names)}
         self.made, self.processes = [], []
@@ -108,6 +109,10 @@ class Ring:
 
     # -- processes
 
+    def place(self, name):
+        """Words before a command that take it to a member's namespace."""
+        return ["ip", "netns", "exec", self.namespaces[name]]
+
     def start(self, name, *command, core=None):
         """Starts a program in a member's namespace, its output in NAME.PROGRAM.log of the folder; returns the process."""
         words = [str(word) for word in command]
@@ -115,7 +120,7 @@ class Ring:
         pin = [] if core is None else ["taskset", "-c", str(core)]
         environment = dict(os.environ, OPENBLAS_NUM_THREADS="1")
         with open(log, "ab") as file:
-            process = subprocess.Popen(["ip", "netns", "exec", self.namespaces[name], *pin, *words], stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([*self.place(name), *pin, *words], stdin=subprocess.DEVNULL,
                                        stdout=file, stderr=file, env=environment, start_new_session=True,
                                        preexec_fn=die_with_parent)
         process.name, process.log = f"{pathlib.Path(words[0]).name} of {name}", log
@@ -218,3 +223,15 @@ class Ring:
             shutil.rmtree(self.folder, ignore_errors=True)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Loopback(Ring):
+    """The same without namespaces: every member has an address of its own on the loopback device, so it needs nothing."""
+
+    def __init__(self, names, build, folder=None, memory=None):
+        super().__init__(names, build, folder, memory)
+        pid = os.getpid()
+        self.address = {name: f"127.{20 + pid % 200}.{pid // 200 % 250}.{i + 1}" for i, name in enumerate(self.names)}
+
+    def place(self, name):
+        return []

@@ -13,7 +13,7 @@ void render_reply(FILE *out, const Edit__Control__Reply *reply, bool colour);
 
 /* One node and the ring at a glance. */
 void render_status(FILE *out, const Edit__Control__Status *status, bool colour);
-/* One row per member, then why a member was refused. */
+/* One row per member, then why a member was refused; of a mesh, the other nodes of the own replica below. */
 void render_peers(FILE *out, const Edit__Control__Peers *peers, bool colour);
 /* A line with the number of (member, layer) pairs left out, then one row for each pair; left out ones are marked by '>'. */
 void render_penalties(FILE *out, const Edit__Control__Penalties *penalties, bool colour);
@@ -21,7 +21,7 @@ void render_penalties(FILE *out, const Edit__Control__Penalties *penalties, bool
 void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour);
 /* One row per layer and hash: one if all members agree. Then whether all layers do. */
 void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour);
-/* The mesh as a table, who waits for whom, and the memory of the node asked by kind. */
+/* The mesh as a table (a ring: one column), who waits for whom, and the memory of the node asked by kind, in bytes and MiB. */
 void render_mesh(FILE *out, const Edit__Control__Mesh *mesh, bool colour);
 /* One row per setting. */
 void render_settings(FILE *out, const Edit__Control__Settings *settings, bool colour);

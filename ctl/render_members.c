@@ -48,6 +48,35 @@ static void add_peer(struct table *table, const Edit__Control__Peer *peer, bool 
 	table_cell(table, TONE_PLAIN, peer->neighbour ? unit_time(peer->silent_us).text : "-");
 }
 
+static void tell_refusals(FILE *out, Edit__Control__Peer *const *peers, size_t count, bool colour)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (peers[i]->refusal[0] == '\0')
+			continue;
+		table_text(out, TONE_BAD, colour, peers[i]->name);
+		table_text(out, TONE_BAD, colour, ": ");
+		table_text(out, TONE_BAD, colour, peers[i]->refusal);
+		fputc('\n', out);
+	}
+}
+
+static void tell_mates(FILE *out, const Edit__Control__Peers *peers, bool colour)
+{
+	static const char *const titles[] = {"MATE", "STATE", "ADDRESS", "SILENT"};
+	struct table *table = table_new("lllr", titles);
+	for (size_t i = 0; i < peers->n_mates; i++) {
+		const Edit__Control__Peer *mate = peers->mates[i];
+		table_cell(table, TONE_PLAIN, mate->name);
+		table_cell(table, state_is_good(mate->state) ? TONE_GOOD : TONE_BAD, mate->state);
+		table_cell(table, TONE_PLAIN, mate->address);
+		table_cell(table, TONE_PLAIN, mate->neighbour ? unit_time(mate->silent_us).text : "-");
+	}
+	fputs("\nthe other nodes of this replica\n", out);
+	table_print(table, out, colour);
+	table_free(table);
+	tell_refusals(out, peers->mates, peers->n_mates, colour);
+}
+
 void render_peers(FILE *out, const Edit__Control__Peers *peers, bool colour)
 {
 	static const char *const titles[] = {"PEER", "STATE", "ADDRESS", "STEPS", "TOKENS", "LOSS",
@@ -61,14 +90,9 @@ void render_peers(FILE *out, const Edit__Control__Peers *peers, bool colour)
 		fputs("before the end of the first round\n", out);
 	table_print(table, out, colour);
 	table_free(table);
-	for (size_t i = 0; i < peers->n_peers; i++) {
-		if (peers->peers[i]->refusal[0] == '\0')
-			continue;
-		table_text(out, TONE_BAD, colour, peers->peers[i]->name);
-		table_text(out, TONE_BAD, colour, ": ");
-		table_text(out, TONE_BAD, colour, peers->peers[i]->refusal);
-		fputc('\n', out);
-	}
+	tell_refusals(out, peers->peers, peers->n_peers, colour);
+	if (peers->n_mates > 0)
+		tell_mates(out, peers, colour);
 }
 
 /* Everything but "accepted" has weight 0. "absent" before the first round is not a judgement. */

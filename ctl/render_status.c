@@ -23,18 +23,22 @@ __attribute__((format(printf, 4, 5))) static void say(struct table *table, const
 
 static void say_state(struct table *table, const Edit__Control__Status *status)
 {
-	if (status->stalled_us > 0 && status->waiting_for[0] != '\0')
+	if (strcmp(status->phase, "no-worker") == 0)
+		say(table, "state", TONE_PLAIN, "%s", status->text); /* where one is waited for, or that none can come */
+	else if (status->stalled_us > 0 && status->waiting_for[0] != '\0')
 		say(table, "state", TONE_BAD, "%s, stalled for %s, waiting for %s", status->phase,
 		    unit_time(status->stalled_us).text, status->waiting_for);
 	else if (status->stalled_us > 0)
 		say(table, "state", TONE_BAD, "%s, stalled for %s", status->phase, unit_time(status->stalled_us).text);
-	else if (strcmp(status->phase, "no-worker") == 0 || strcmp(status->phase, "gathering") == 0)
-		say(table, "state", TONE_PLAIN, "%s", status->text); /* whom or what it waits for */
+	else if (strcmp(status->phase, "gathering") == 0)
+		say(table, "state", TONE_PLAIN, "%s", status->text); /* whom it waits for */
 	else
 		say(table, "state", TONE_PLAIN, "%s", status->phase);
 	say(table, "ring", status->healthy ? TONE_GOOD : TONE_BAD, "%s", status->healthy ? "healthy" : "not healthy");
 	if (status->degraded[0] != '\0')
 		say(table, "degraded", TONE_BAD, "%s", status->degraded);
+	if (status->advice[0] != '\0' && strcmp(status->advice, status->degraded) != 0)
+		say(table, "advice", TONE_BAD, "%s", status->advice);
 }
 
 static void say_worker(struct table *table, const Edit__Control__Status *status)
@@ -76,6 +80,9 @@ void render_status(FILE *out, const Edit__Control__Status *status, bool colour)
 	struct table *table = table_new("ll", NULL);
 	say(table, "node", TONE_PLAIN, "%s, rank %" PRIu32 " of %" PRIu32 ", run %s, incarnation %016" PRIx64, status->name,
 	    status->rank, status->member_count, status->run, status->incarnation);
+	if (status->columns > 1)
+		say(table, "place", TONE_PLAIN, "row %" PRIu32 " of %" PRIu32 ", column %" PRIu32 " of %" PRIu32, status->row + 1,
+		    status->rows, status->column + 1, status->columns);
 	say_state(table, status);
 	say_rounds(table, status);
 	say_worker(table, status);

@@ -51,6 +51,10 @@ int answer_needs_node(struct answer *answer);
 /* A member's state as people read it. */
 const char *answer_state_text(enum peer_state state);
 
+/* Rank in the mesh of the member that this one waits for: itself if its own worker has died; member_count: nobody. status: of the
+ * node, now. */
+uint32_t answer_waits_for(const struct daemon *daemon, const struct node_status *status);
+
 /* What is known of a change; fills the reply's body. */
 void answer_put_change(struct answer *answer, const struct change_entry *entry);
 

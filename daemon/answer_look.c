@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/advice.h"
 #include "daemon/answer.h"
 #include "daemon/control.h"
 #include "daemon/rounds.h"
@@ -33,15 +34,28 @@ static const char *phase_text(enum node_phase phase)
 	return "unknown";
 }
 
-/* All members there and moving, and the own worker too unless the run is over. */
+uint32_t answer_waits_for(const struct daemon *daemon, const struct node_status *status)
+{
+	return daemon->lost_worker[0] ? daemon->config.rank : status->waiting_for;
+}
+
+static bool is_live(const struct daemon *daemon, uint32_t rank)
+{
+	struct node_peer peer;
+	node_mesh_peer(daemon->driver.node, rank, daemon->now_us, &peer);
+	return rank == daemon->config.rank || peer.state == PEER_LIVE;
+}
+
+/* All members of the own rings there and moving, and the own worker too unless the run is over. */
 static bool is_healthy(const struct daemon *daemon, const struct node_status *status)
 {
-	for (uint32_t rank = 0; rank < daemon->config.replicas; rank++) {
-		struct node_peer peer;
-		node_peer(daemon->driver.node, rank, daemon->now_us, &peer);
-		if (rank != daemon->config.row && peer.state != PEER_LIVE)
+	const struct config *config = &daemon->config;
+	for (uint32_t row = 0; row < config->replicas; row++)
+		if (!is_live(daemon, row * config->shards + config->column))
 			return false;
-	}
+	for (uint32_t column = 0; column < config->shards; column++)
+		if (!is_live(daemon, config->row * config->shards + column))
+			return false;
 	if (status->phase == NODE_GATHERING || status->stalled_us > 0 || daemon->driver.damage[0] ||
 	    daemon->health.lost[0])
 		return false;
@@ -59,7 +73,7 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	rounds_sum(driver->node, count, daemon->run.description.layer_count, &sum);
 	const struct record *record = node_record(driver->node, 0, daemon->config.row);
 
-	status->phase = answer_text(answer, phase_text(node.phase));
+	status->phase = answer_text(answer, daemon->lost_worker[0] ? "no-worker" : phase_text(node.phase));
 	status->exchange = answer_text(answer, node_averages_gradients(driver->node) ? "gradients" : "parameters");
 	status->round = node.round;
 	status->loss = driver->loss;
@@ -71,8 +85,9 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 	status->round_bytes = node.round_bytes;
 	status->outliers = sum.left_out;
 	status->stalled_us = node.stalled_us;
-	if (node.waiting_for < daemon->config.member_count)
-		status->waiting_for = daemon->config.names[node.waiting_for];
+	uint32_t waits_for = answer_waits_for(daemon, &node);
+	if (waits_for < daemon->config.member_count)
+		status->waiting_for = daemon->config.names[waits_for];
 	status->frames_sent_again = node.frames_sent_again;
 	status->frames_dropped = node.frames_dropped;
 	status->healthy = is_healthy(daemon, &node);
@@ -90,10 +105,11 @@ int answer_status(struct answer *answer, const struct control_request *request)
 	(void)request;
 	const struct daemon *daemon = answer->daemon;
 	struct transport_counts counts;
-	char text[256];
+	char text[256], advice[LINE_BYTES];
 	Edit__Control__Status *status = answer_take(answer, sizeof *status);
 	edit__control__status__init(status);
 	daemon_status_text(daemon, text, sizeof text);
+	advice_text(daemon, advice, sizeof advice);
 	transport_counts(daemon->transport, &counts);
 	status->name = daemon->config.names[daemon->config.rank];
 	status->run = answer_text(answer, config_text(&daemon->config, NODE_RUN));
@@ -102,6 +118,11 @@ int answer_status(struct answer *answer, const struct control_request *request)
 	status->text = answer_text(answer, text);
 	status->rank = daemon->config.rank;
 	status->member_count = daemon->config.member_count;
+	status->rows = daemon->config.replicas;
+	status->columns = daemon->config.shards;
+	status->row = daemon->config.row;
+	status->column = daemon->config.column;
+	status->advice = answer_text(answer, advice);
 	status->incarnation = daemon->incarnation;
 	status->loss = status->ring_loss = NAN;
 	if (daemon->driver.node)

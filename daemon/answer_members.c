@@ -56,6 +56,35 @@ static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 	return peer;
 }
 
+/* A node of the own replica: it is in no record, so nothing is measured of it. */
+static Edit__Control__Peer *make_mate(struct answer *answer, uint32_t rank)
+{
+	const struct daemon *daemon = answer->daemon;
+	struct node_peer known = {.state = PEER_UNKNOWN};
+	Edit__Control__Peer *mate = answer_take(answer, sizeof *mate);
+	edit__control__peer__init(mate);
+	if (daemon->driver.node)
+		node_mesh_peer(daemon->driver.node, rank, daemon->now_us, &known);
+	mate->name = daemon->config.names[rank];
+	mate->address = (char *)(uintptr_t)config_address(&daemon->config, rank);
+	mate->state = answer_text(answer, answer_state_text(known.state));
+	mate->neighbour = known.is_neighbour;
+	mate->silent_us = known.silent_us;
+	mate->loss = NAN;
+	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank)
+		mate->refusal = answer_text(answer, daemon->driver.refusal);
+	return mate;
+}
+
+static void put_mates(struct answer *answer, Edit__Control__Peers *peers)
+{
+	const struct config *config = &answer->daemon->config;
+	peers->mates = (Edit__Control__Peer **)answer_list(answer, config->shards);
+	for (uint32_t column = 0; column < config->shards && peers->mates; column++)
+		if (column != config->column)
+			peers->mates[peers->n_mates++] = make_mate(answer, config->row * config->shards + column);
+}
+
 int answer_peers(struct answer *answer, const struct control_request *request)
 {
 	(void)request;
@@ -66,6 +95,7 @@ int answer_peers(struct answer *answer, const struct control_request *request)
 	for (uint32_t rank = 0; rank < daemon->config.replicas && peers->peers; rank++)
 		peers->peers[peers->n_peers++] = make_peer(answer, rank);
 	peers->round = daemon->driver.node ? daemon->driver.record.round : 0;
+	put_mates(answer, peers);
 	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_PEERS;
 	answer->reply.peers = peers;
 	return 0;

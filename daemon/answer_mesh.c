@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/advice.h"
 #include "daemon/answer.h"
 
 static const char *state_of(const struct daemon *daemon, uint32_t rank, const struct node_peer *known)
@@ -31,19 +32,34 @@ static Edit__Control__MeshMember *make_member(struct answer *answer, uint32_t ra
 	return member;
 }
 
-/* Proportional set size of a process, bytes; 0 if it cannot be read. */
-static uint64_t proportional_bytes(long pid)
+/* A number of /proc/PID/name, told there as "key: NUMBER kB", in bytes; 0 if it cannot be read. */
+static uint64_t proc_bytes(long pid, const char *name, const char *key)
 {
 	char path[64], line[256];
+	const size_t length = strlen(key);
 	uint64_t kib = 0;
-	snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", pid);
+	snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
 	FILE *file = pid > 0 ? fopen(path, "re") : NULL;
-	while (file && kib == 0 && fgets(line, sizeof line, file))
-		if (sscanf(line, "Pss: %" SCNu64, &kib) != 1)
-			kib = 0;
+	while (file && fgets(line, sizeof line, file))
+		if (strncmp(line, key, length) == 0 && line[length] == ':' && sscanf(line + length + 1, "%" SCNu64, &kib) == 1)
+			break;
 	if (file)
 		fclose(file);
 	return 1024 * kib;
+}
+
+/* Proportional set size of a process, bytes; 0 if it cannot be read. */
+static uint64_t proportional_bytes(long pid)
+{
+	return proc_bytes(pid, "smaps_rollup", "Pss");
+}
+
+/* What a process has had for itself at its peak: that of all it held, without what it holds of files and shared memory. */
+static uint64_t own_bytes(long pid)
+{
+	uint64_t peak = proc_bytes(pid, "status", "VmHWM"), own = proc_bytes(pid, "status", "RssAnon");
+	uint64_t shared = proc_bytes(pid, "status", "RssFile") + proc_bytes(pid, "status", "RssShmem");
+	return u64_max(own, peak > shared ? peak - shared : 0);
 }
 
 static void put_memory(struct answer *answer, Edit__Control__Mesh *mesh)
@@ -76,6 +92,27 @@ static void put_memory(struct answer *answer, Edit__Control__Mesh *mesh)
 	mesh->gather_us = atomic_load(&segment->header->gather_us);
 }
 
+/* Whom it waits for; of itself the member knows what the others know from its heartbeats. */
+static void put_state(struct answer *answer, Edit__Control__Mesh *mesh)
+{
+	const struct daemon *daemon = answer->daemon;
+	const struct config *config = &daemon->config;
+	struct node_status status;
+	char advice[LINE_BYTES];
+	node_status(daemon->driver.node, daemon->now_us, &status);
+	advice_text(daemon, advice, sizeof advice);
+	uint32_t waits_for = answer_waits_for(daemon, &status);
+	mesh->round = status.round;
+	mesh->stalled_us = status.stalled_us;
+	mesh->advice = answer_text(answer, advice);
+	if (waits_for < config->member_count)
+		mesh->waiting_for = config->names[waits_for];
+	if (mesh->n_members == config->member_count) {
+		mesh->members[config->rank]->round = status.round;
+		mesh->members[config->rank]->waits_for_worker = status.phase == NODE_TRAINING || waits_for == config->rank;
+	}
+}
+
 int answer_mesh(struct answer *answer, const struct control_request *request)
 {
 	(void)request;
@@ -92,16 +129,14 @@ int answer_mesh(struct answer *answer, const struct control_request *request)
 	for (uint32_t rank = 0; rank < config->member_count && mesh->members; rank++)
 		mesh->members[mesh->n_members++] = make_member(answer, rank);
 	if (daemon->driver.node) {
-		struct node_status status;
-		node_status(daemon->driver.node, daemon->now_us, &status);
-		mesh->round = status.round;
-		mesh->stalled_us = status.stalled_us;
-		if (status.waiting_for < config->member_count)
-			mesh->waiting_for = config->names[status.waiting_for];
+		put_state(answer, mesh);
 		put_memory(answer, mesh);
 	}
+	long worker = daemon->port.phase >= PORT_ATTACHED ? (long)daemon->port.pid : 0;
 	mesh->daemon_bytes = proportional_bytes((long)getpid());
-	mesh->worker_bytes = daemon->port.phase >= PORT_ATTACHED ? proportional_bytes((long)daemon->port.pid) : 0;
+	mesh->worker_pid = (uint64_t)worker;
+	mesh->worker_bytes = proportional_bytes(worker);
+	mesh->worker_own_bytes = own_bytes(worker);
 	answer->reply.body_case = EDIT__CONTROL__REPLY__BODY_MESH;
 	answer->reply.mesh = mesh;
 	return 0;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/advice.h"
 #include "daemon/control.h"
 #include "daemon/handover.h"
 #include "daemon/log.h"
@@ -69,7 +70,9 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 	const char *who = status.waiting_for < daemon->config.member_count ? names[status.waiting_for] : NULL;
 	const char *worker = daemon->port.phase == PORT_READY ? "" : ", no worker";
 	const char *degraded = daemon_degraded(daemon)[0] ? ", degraded" : "";
-	if (status.phase == NODE_GATHERING)
+	if (daemon->lost_worker[0])
+		snprintf(text, size, "stands still after round %" PRIu64 "; the worker is gone", status.round);
+	else if (status.phase == NODE_GATHERING)
 		snprintf(text, size, "gathering the ring%s%s%s%s", who ? ", waiting for " : "", who ? who : "", worker,
 			 degraded);
 	else if (status.phase == NODE_FINISHED)
@@ -99,6 +102,18 @@ static void tell_strangers(struct daemon *daemon)
 		 control_malformed(daemon->control));
 	daemon->strangers_told = all;
 	daemon->strangers_told_us = daemon->now_us;
+}
+
+/* Once for as long as it holds. The worker that died here has been told of already. */
+static void tell_advice(struct daemon *daemon)
+{
+	char text[LINE_BYTES];
+	bool is_urgent = advice_text(daemon, text, sizeof text);
+	if (daemon->lost_worker[0] || (text[0] && !is_urgent) || strcmp(text, daemon->advised) == 0)
+		return;
+	if (text[0])
+		log_line(LEVEL_WARNING, "%s", text);
+	snprintf(daemon->advised, sizeof daemon->advised, "%s", text);
 }
 
 /* ---- The worker ---- */
@@ -168,14 +183,24 @@ static void restore_layer(struct daemon *daemon, uint64_t layer_index)
 	worker_port_ring(&daemon->port);
 }
 
+/* What it had offered may still become a round, so the number is not for good. */
+static void put_lost_worker(struct daemon *daemon)
+{
+	snprintf(daemon->lost_worker, sizeof daemon->lost_worker,
+		 "the worker is gone, and a mesh cannot go on without it: " ADVICE_RESTART ", they go on from round %" PRIu64,
+		 daemon->driver.record.round);
+}
+
 /* The other nodes of the replica are in the middle of a step that this one cannot take part in any more. */
 static void lose_mate(struct daemon *daemon)
 {
 	if (daemon->config.shards == 1 || !daemon->driver.node || daemon->worker_has_finished || daemon->lost_worker[0])
 		return;
-	snprintf(daemon->lost_worker, sizeof daemon->lost_worker,
-		 "the worker died, and a mesh cannot go on without it: restart all members, they go on from round %" PRIu64,
-		 daemon->driver.record.round);
+	struct node_status status;
+	node_status(daemon->driver.node, daemon->now_us, &status);
+	if (status.phase == NODE_FINISHED)
+		return;
+	put_lost_worker(daemon);
 	log_line(LEVEL_ERROR, "%s", daemon->lost_worker);
 }
 
@@ -297,6 +322,9 @@ bool daemon_turn(struct daemon *daemon)
 		daemon_status_text(daemon, text, sizeof text);
 		notify_status(&daemon->notify, text);
 		tell_strangers(daemon);
+		if (daemon->lost_worker[0])
+			put_lost_worker(daemon);
+		tell_advice(daemon);
 		health_tick(&daemon->health, &daemon->config, &daemon->lock, daemon->driver.node != NULL,
 			    daemon->transport, daemon->now_us);
 		daemon->status_at_us = daemon->now_us + STATUS_US;

@@ -35,6 +35,7 @@ struct daemon {
 	bool had_worker;               /* one was ready before: the next one is a restart */
 	char refused_worker[LINE_BYTES]; /* why the last worker that came was not admitted; empty: it was */
 	char lost_worker[LINE_BYTES];    /* of a mesh: its worker died in mid-run, and none can take its place; empty: no */
+	char advised[LINE_BYTES];        /* the advice that was logged last, while it holds; empty: none does */
 	bool worker_has_finished;
 	uint64_t strangers_told_us;    /* when frames of strangers were last told, and how many there were then */
 	uint64_t strangers_told;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/vec.h"
+#include "daemon/advice.h"
 #include "daemon/facts.h"
 
 void run_init(struct run *run, const struct config *config)
@@ -198,7 +199,7 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	if (run->is_begun && run->config->shards > 1 && hash == run->description_hash) {
 		description_fini(&description);
 		return line_fail(why, EDIT_ERROR_REFUSED,
-				 "a worker of a mesh cannot be replaced in mid-run; restart all members, which go on from round %llu",
+				 "a worker of a mesh cannot be replaced in mid-run: " ADVICE_RESTART ", they go on from round %llu",
 				 (unsigned long long)run->state.head->run.round);
 	}
 	if (run->is_begun) {

@@ -253,67 +253,217 @@ static void status_names_what_is_exchanged(void **state)
 	free(text);
 }
 
-/* Two replicas in two pieces, seen from b. */
-static void mesh_is_drawn_row_by_row(void **state)
-{
-	(void)state;
-	Edit__Control__MeshMember members[4], *member_list[4];
-	Edit__Control__Memory memory[2], *memory_list[2];
-	static const char *const names[] = {"a", "b", "c", "d"}, *const states[] = {"live", "self", "unknown", "down"};
-	Edit__Control__Mesh mesh = EDIT__CONTROL__MESH__INIT;
-	char *text = NULL;
+/* What is written to a stream: begin, then the text, the caller's to free. */
+struct page {
+	char *text;
 	size_t size_bytes;
-	for (size_t i = 0; i < 4; i++) {
-		edit__control__mesh_member__init(&members[i]);
-		members[i].name = (char *)names[i];
-		members[i].state = (char *)states[i];
-		members[i].waits_for_worker = i == 0;
-		member_list[i] = &members[i];
+	FILE *out;
+};
+
+static FILE *page_begin(struct page *page)
+{
+	page->out = open_memstream(&page->text, &page->size_bytes);
+	assert_non_null(page->out);
+	return page->out;
+}
+
+static void page_is(struct page *page, const char *expected)
+{
+	fclose(page->out);
+	assert_string_equal(page->text, expected);
+	free(page->text);
+}
+
+static void status_tells_the_place_in_a_mesh_and_what_to_do(void **state)
+{
+	Edit__Control__Status status = EDIT__CONTROL__STATUS__INIT;
+	struct page page;
+	(void)state;
+	status.rows = 3;
+	status.columns = 1;
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_null(strstr(page.text, "place"));
+	assert_null(strstr(page.text, "advice"));
+	free(page.text);
+	status.columns = 2;
+	status.row = 2;
+	status.advice = (char *)"wait";
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_non_null(strstr(page.text, "\nplace       row 3 of 3, column 1 of 2\n"));
+	assert_non_null(strstr(page.text, "\nadvice      wait\n"));
+	free(page.text);
+	status.degraded = status.advice; /* told once */
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_null(strstr(page.text, "advice"));
+	free(page.text);
+}
+
+static void peers_tell_the_mates_below(void **state)
+{
+	Edit__Control__Peer mates[2], *mate_list[2] = {&mates[0], &mates[1]};
+	Edit__Control__Peers peers = EDIT__CONTROL__PEERS__INIT;
+	struct page page;
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		edit__control__peer__init(&mates[i]);
+		mates[i].name = (char *)(i == 0 ? "b" : "long-name");
+		mates[i].state = (char *)(i == 0 ? "live" : "refused");
+		mates[i].address = (char *)"tcp://h:1";
+		mates[i].neighbour = i == 0;
+		mates[i].silent_us = 12300;
+		mates[i].refusal = (char *)(i == 0 ? "" : "a fact differs");
+	}
+	peers.mates = mate_list;
+	peers.n_mates = 2;
+	render_peers(page_begin(&page), &peers, false);
+	page_is(&page, "before the end of the first round\n"
+		       "PEER  STATE  ADDRESS  STEPS  TOKENS  LOSS  TOKENS/S  LATE  LATE, MEAN  EXPOSED  LEFT OUT  SILENT\n"
+		       "\n"
+		       "the other nodes of this replica\n"
+		       "MATE       STATE    ADDRESS     SILENT\n"
+		       "b          live     tcp://h:1  12.3 ms\n"
+		       "long-name  refused  tcp://h:1        -\n"
+		       "long-name: a fact differs\n");
+}
+
+enum { MESH_MEMBERS = 6 };
+
+struct drawing {
+	Edit__Control__MeshMember members[MESH_MEMBERS], *member_list[MESH_MEMBERS];
+	Edit__Control__Memory memory[2], *memory_list[2];
+	Edit__Control__Mesh mesh;
+};
+
+/* After round 7, as many members as states, named a, b, ...; all heard ones are neighbours. */
+static void drawing_init(struct drawing *drawing, uint32_t rows, uint32_t columns, const char *const *states)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+	edit__control__mesh__init(&drawing->mesh);
+	for (size_t i = 0; i < rows * columns; i++) {
+		Edit__Control__MeshMember *member = drawing->member_list[i] = &drawing->members[i];
+		edit__control__mesh_member__init(member);
+		member->name = (char *)(uintptr_t)names[i];
+		member->state = (char *)(uintptr_t)states[i];
+		member->neighbour = strcmp(states[i], "live") == 0;
+		member->round = 7;
 	}
 	for (size_t i = 0; i < 2; i++) {
-		edit__control__memory__init(&memory[i]);
-		memory[i].kind = (char *)(i == 0 ? "theta" : "anchor");
-		memory[i].bytes = 1000 + i;
-		memory_list[i] = &memory[i];
+		drawing->memory_list[i] = &drawing->memory[i];
+		edit__control__memory__init(&drawing->memory[i]);
+		drawing->memory[i].kind = (char *)(i == 0 ? "theta" : "anchor");
+		drawing->memory[i].bytes = (1 << 20) + i;
 	}
-	mesh.rows = mesh.columns = mesh.fanout = 2;
-	mesh.column = 1;
-	mesh.round = 7;
-	mesh.n_members = 4;
-	mesh.members = member_list;
-	mesh.n_memory = 2;
-	mesh.memory = memory_list;
-	mesh.waiting_for = (char *)"d";
-	mesh.stalled_us = 5000000;
-	mesh.worker_bytes = 3000;
-	FILE *out = open_memstream(&text, &size_bytes);
-	assert_non_null(out);
-	render_mesh(out, &mesh, false);
-	fclose(out);
-	assert_string_equal(text,
-			    "2 replicas in 2 pieces, after round 7\n"
-			    "           PIECE 0  PIECE 1\n"
-			    "replica 0  a steps  [b]\n"
-			    "replica 1  c ?      d down\n"
-			    "[own place]  steps: its worker has not offered this round  ?: shares no ring with this node\n"
-			    "waits for d, for 5.00 s\n"
-			    "the worker has waited 0 us for whole layers\n"
-			    "\n"
-			    "MEMORY OF THIS NODE\n"
-			    "theta                               1.00 kB\n"
-			    "anchor                              1.00 kB\n"
-			    "set aside, in all                   2.00 kB\n"
-			    "resident: editd                           ?\n"
-			    "resident: worker, with activations  3.00 kB\n");
-	free(text);
-	mesh.columns = 65; /* more than are drawn, and not what the list holds */
-	mesh.n_memory = 0;
-	mesh.waiting_for = (char *)"";
-	out = open_memstream(&text, &size_bytes);
-	render_mesh(out, &mesh, false);
-	fclose(out);
-	assert_string_equal(text, "2 replicas in 65 pieces, after round 7\nthe worker has waited 0 us for whole layers\n");
-	free(text);
+	drawing->mesh.rows = drawing->mesh.fanout = rows;
+	drawing->mesh.columns = columns;
+	drawing->mesh.round = 7;
+	drawing->mesh.worker_pid = 1;
+	drawing->mesh.n_members = rows * columns;
+	drawing->mesh.members = drawing->member_list;
+}
+
+/* Three replicas in two pieces, seen from b. */
+static void mesh_is_drawn_row_by_row(void **state)
+{
+	static const char *const states[] = {"live", "self", "unknown", "down", "unknown", "live"};
+	struct drawing drawing;
+	struct page page;
+	(void)state;
+	drawing_init(&drawing, 3, 2, states);
+	drawing.members[0].waits_for_worker = true;
+	drawing.members[0].round = 6;
+	drawing.members[5].neighbour = false;
+	drawing.mesh.waiting_for = (char *)"d";
+	drawing.mesh.stalled_us = 5000000;
+	drawing.mesh.advice = (char *)"d is not heard";
+	render_mesh(page_begin(&page), &drawing.mesh, false);
+	page_is(&page, "3 replicas (rows) in 2 pieces (columns), after round 7\n"
+		       "       COLUMN 1      COLUMN 2\n"
+		       "row 1  a at 6 steps  [b]\n"
+		       "row 2  c ?           d down\n"
+		       "row 3  e ?           f (told)\n"
+		       "[this node]  steps: its worker has not offered this round  at: the last round that it has told"
+		       "  (told): not a neighbour, nobody has told that it is down  ?: not heard from here\n"
+		       "waits for d, for 5.00 s\n"
+		       "d is not heard\n"
+		       "the worker has waited 0 us for whole layers\n");
+	drawing.mesh.columns = 65; /* not what the list holds */
+	drawing.mesh.waiting_for = drawing.mesh.advice = (char *)"";
+	render_mesh(page_begin(&page), &drawing.mesh, false);
+	page_is(&page, "3 replicas (rows) in 65 pieces (columns), after round 7\nthe worker has waited 0 us for whole layers\n");
+}
+
+static void mesh_that_is_too_wide_is_not_drawn(void **state)
+{
+	enum { COLUMNS = 65 };
+	Edit__Control__MeshMember member = EDIT__CONTROL__MESH_MEMBER__INIT, *members[COLUMNS];
+	Edit__Control__Mesh mesh = EDIT__CONTROL__MESH__INIT;
+	struct page page;
+	(void)state;
+	for (size_t i = 0; i < COLUMNS; i++)
+		members[i] = &member;
+	mesh.rows = 1;
+	mesh.columns = COLUMNS;
+	mesh.n_members = COLUMNS;
+	mesh.members = members;
+	render_mesh(page_begin(&page), &mesh, false);
+	page_is(&page, "1 replica (rows) in 65 pieces (columns), after round 0\n"
+		       "too wide to be drawn: --json lists the members\n"
+		       "the worker has waited 0 us for whole layers\n");
+}
+
+static void plain_ring_is_drawn_as_one_column(void **state)
+{
+	static const char *const states[] = {"self", "live"};
+	struct drawing drawing;
+	struct page page;
+	(void)state;
+	drawing_init(&drawing, 2, 1, states);
+	drawing.members[0].waits_for_worker = true;
+	render_mesh(page_begin(&page), &drawing.mesh, false);
+	page_is(&page, "no mesh (mesh.shards = 1): a ring of 2 whole replicas, after round 7\n"
+		       "       COLUMN 1\n"
+		       "row 1  [a] steps\n"
+		       "row 2  b\n"
+		       "[this node]  steps: its worker has not offered this round\n");
+}
+
+static void mesh_tells_memory_in_bytes_and_what_cannot_be_read(void **state)
+{
+	static const char *const states[] = {"self"};
+	struct drawing drawing;
+	struct page page;
+	(void)state;
+	drawing_init(&drawing, 1, 1, states);
+	drawing.mesh.memory = drawing.memory_list;
+	drawing.mesh.n_memory = 2;
+	drawing.mesh.worker_own_bytes = 5 << 19;
+	drawing.mesh.daemon_bytes = 3 << 20;
+	static const char head[] = "no mesh (mesh.shards = 1): a ring of 1 whole replica, after round 7\n       COLUMN 1\n";
+	char expected[2048];
+	snprintf(expected, sizeof(expected), "%srow 1  [a]\n[this node]\n\n%s", head,
+		 "MEMORY OF THIS NODE                                  BYTES\n"
+		 "theta                                              1048576  1.00 MiB\n"
+		 "anchor                                             1048577  1.00 MiB\n"
+		 "worker: activations and other, at its peak         2621440  2.50 MiB\n"
+		 "sum                                                4718593  4.50 MiB\n"
+		 "resident: editd (PSS)                              3145728  3.00 MiB\n"
+		 "resident: worker (PSS)                      cannot be read\n");
+	render_mesh(page_begin(&page), &drawing.mesh, false);
+	page_is(&page, expected);
+	drawing.mesh.worker_pid = drawing.mesh.worker_own_bytes = 0;
+	snprintf(expected, sizeof(expected), "%srow 1  [a] no worker\n[this node]\n\n%s", head,
+		 "MEMORY OF THIS NODE                             BYTES\n"
+		 "theta                                         1048576  1.00 MiB\n"
+		 "anchor                                        1048577  1.00 MiB\n"
+		 "worker: activations and other, at its peak  no worker\n"
+		 "sum, without the worker's own                 2097153  2.00 MiB\n"
+		 "resident: editd (PSS)                         3145728  3.00 MiB\n"
+		 "resident: worker (PSS)                      no worker\n");
+	render_mesh(page_begin(&page), &drawing.mesh, false);
+	page_is(&page, expected);
 }
 
 int main(void)
@@ -331,7 +481,12 @@ int main(void)
 		cmocka_unit_test(json_keeps_its_own_version_beside_that_of_the_daemon),
 		cmocka_unit_test(penalties_mark_what_is_left_out),
 		cmocka_unit_test(status_names_what_is_exchanged),
+		cmocka_unit_test(status_tells_the_place_in_a_mesh_and_what_to_do),
+		cmocka_unit_test(peers_tell_the_mates_below),
 		cmocka_unit_test(mesh_is_drawn_row_by_row),
+		cmocka_unit_test(mesh_that_is_too_wide_is_not_drawn),
+		cmocka_unit_test(plain_ring_is_drawn_as_one_column),
+		cmocka_unit_test(mesh_tells_memory_in_bytes_and_what_cannot_be_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ def test_mesh_that_lost_a_part_goes_on_from_the_last_round_when_all_are_started_
     for node, names in ((a, "c"), (d, "c"), (b, "acd")):
         wait_for_missing(node, *names)
     if part == "worker":
-        c.wait_for_log("the worker died, and a mesh cannot go on without it: restart all members")
+        c.wait_for_log("the worker is gone, and a mesh cannot go on without it: restart all members")
     for node in r.nodes:
         for process in (node.worker, node.daemon):
             process.kill()
