@@ -207,9 +207,9 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 
 experiments: all $(B)/tests/probe_worker
-	@experiments/virtual.py --build $(B) --out $(B)/experiments
 	@if [ "$$(id -u)" = 0 ]; then experiments/real.py E6 --build $(B) --out $(B)/experiments; \
 	 else echo "E6 sets up networks: run experiments/real.py E6 as root"; fi
+	@experiments/virtual.py --build $(B) --out $(B)/experiments
 experiments-full: $(B)/edit-sim
 	@experiments/virtual.py --size full --build $(B) --out $(B)/experiments
 

@@ -26,7 +26,6 @@ MODEL = {"model_type": "llama", "hidden_act": "silu", "vocab_size": 256, "hidden
 TEXT = "what is measured is time; any text will do, but no two lines of it are the same: {}. "
 PLAIN_RINGS = ("--shards", "1", "--fanout", "4")  # nothing is drawn for what an edit-sim before the mesh does not know
 PATIENCE_S = 3600
-PAIRS_MIN = 5  # for a confidence interval
 
 
 def await_workers(ring, workers):
@@ -101,19 +100,15 @@ def simulated(build, seed, *more):
 
 
 def interval(ratios):
-    """Geometric mean of ratios, and the borders of its confidence interval of 95 %."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.mean(logs)
-    if len(logs) < PAIRS_MIN:
-        return math.exp(mean), 0, math.inf
-    half = student(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
-
-
-def student(freedom):
-    """97.5th percentile of Student's t: the first terms of its expansion, within 2 % from four degrees of freedom on."""
-    z = statistics.NormalDist().inv_cdf(0.975)
-    return z + (z ** 3 + z) / (4 * freedom) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * freedom ** 2)
+    """Median of ratios, and the borders of its confidence interval of at least 95 %: those of its order statistics whose ranks
+    the sign test does not reject, whatever the distribution. A run that something else on the machine held up is one of many."""
+    ranked, below, rank = sorted(ratios), 0.0, 0
+    while True:
+        below += math.comb(len(ranked), rank) / 2 ** len(ranked)  # that the median lies below the rank-th of them
+        if 2 * below > 0.05:
+            break
+        rank += 1
+    return (statistics.median(ranked), *((ranked[rank - 1], ranked[-rank]) if rank > 0 else (0, math.inf)))
 
 
 def compare(arguments):
