@@ -425,7 +425,6 @@ static void prepare_worker(struct driver *driver)
 {
 	struct segment_header *header = driver->run->segment.header;
 	atomic_store(&header->paused, 0);
-	atomic_store(&header->epoch, driver->incarnation);
 	atomic_store(&header->round, driver->record.round);
 	tell_overlap(driver);
 	const double *settings = driver->record.settings.value;

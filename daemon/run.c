@@ -172,8 +172,6 @@ static void rewind(struct run *run)
 	atomic_store(&header->handed_step, step);
 	atomic_store(&header->offer_step, UINT64_MAX);
 	atomic_store(&header->realign, 0);
-	/* A worker that has outlived the daemon finds that what it waits for will not come. */
-	atomic_store(&header->epoch, 0);
 	atomic_store(&header->sums, 0);
 	atomic_store(&header->summed, 0);
 	for (size_t i = 0; i < SEGMENT_CALL_COUNT; i++) {

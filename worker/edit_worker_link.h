@@ -40,7 +40,7 @@ struct edit_worker {
 	bool has_ended;           /* the round that no step follows is complete */
 	/* of a mesh */
 	struct edit_worker_slot slots[SEGMENT_SLOT_COUNT]; /* theta, then a gradient */
-	uint64_t calls, epoch;    /* collectives asked for; the daemon that was asked */
+	uint64_t calls;           /* collectives asked for */
 	unsigned *sequence, *recorded; /* [sequence_room] layers acquired in the last step, and in this one */
 	size_t sequence_count, recorded_count, sequence_room;
 	uint64_t *gradient_step;  /* [segment.layer_count] step, from 1, that the layer's gradient is of */
