@@ -312,8 +312,18 @@ def law_script(tree):
                 yield path, error.lineno or 1, f"not Python: {error.msg}"
 
 
+def law_shown(tree):
+    """A test that docs/faults.md names is there."""
+    for number, line in enumerate(tree.files.get("docs/faults.md", "").split("\n"), 1):
+        for program, test in re.findall(r"`(test_\w+(?:\.py)?): (\w+)`", line):
+            name = program if program.endswith(".py") else program + ".c"
+            texts = [text for path, text in tree.files.items() if path in ("tests/" + name, "tests/system/" + name)]
+            if not any(re.search(rf"\b{test}\b", text) for text in texts):
+                yield "docs/faults.md", number, f"no test {test} in {name}"
+
+
 LAWS = [law_script, law_include, law_circle, law_confined, law_length, law_purpose, law_contract, law_dead,
-        law_workplace]
+        law_workplace, law_shown]
 
 
 def faults(root, archive=None):
