@@ -279,7 +279,7 @@ static int bells_take(struct edit_worker *worker)
  * back: the next daemon begins the replica again from the last round, and what this worker waits for will not come. */
 static int link_return(struct edit_worker *worker)
 {
-	if (worker->segment.shards > 1 && !worker->is_finished) {
+	if (mesh_is_cut(worker) && !worker->is_finished && !link_is_stopped(worker)) {
 		line_fail(&worker->error, EDIT_ERROR_LOST,
 			  "the daemon of a mesh has ended; start the worker anew, it goes on from the last round");
 		return EDIT_WORKER_SYSTEM;

@@ -60,6 +60,9 @@ bool worker_is_handing(const struct edit_worker *worker);
 /* Waits until the daemon has handed a layer back; the time counts as exposed. EDIT_WORKER_OK, _STOP, or what link_wait returns. */
 int worker_await_layer(struct edit_worker *worker, unsigned layer);
 
+/* Whether the replica is cut over several nodes. */
+static inline bool mesh_is_cut(const struct edit_worker *worker) { return worker->segment.shards > 1; }
+
 /* Never; for deadlines in monotonic microseconds. */
 #define LINK_FOREVER UINT64_MAX
 
@@ -81,7 +84,7 @@ void link_ring(struct edit_worker *worker, enum segment_bell_kind kind, uint64_t
 void link_tell(struct edit_worker *worker);
 
 /* Waits a moment: until the daemon rings, up to a quarter of a second; connects again if need be. EDIT_WORKER_OK
- * (look again), _REFUSED or _SYSTEM. */
+ * (look again), _REFUSED or _SYSTEM (also: the daemon of a mesh has ended). */
 int link_wait(struct edit_worker *worker);
 
 /* Takes what was rung meanwhile, without waiting; if there is no connection, one try to make one. Results as
