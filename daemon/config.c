@@ -314,7 +314,7 @@ void config_close(struct config *config)
 	config->names = config->addresses = config->shard_addresses = config->peers = config->mates = NULL;
 }
 
-size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX])
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[ROAD_COUNT])
 {
 	const struct places places = {.peers = config->replicas, .fanout = config->fanout, .shards = config->shards};
 	return places_neighbours(&places, config->rank, ret_ranks);

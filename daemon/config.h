@@ -41,8 +41,7 @@ double config_number(const struct config *config, size_t setting);
 const char *config_text(const struct config *config, size_t setting);
 
 /* Global ranks of the members to talk to, as of places_neighbours. */
-enum { CONFIG_NEIGHBOURS_MAX = ROAD_COUNT };
-size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX]);
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[ROAD_COUNT]);
 
 /* Where to connect to a neighbour: one of the own row at its shard address, if it has one. */
 const char *config_address(const struct config *config, uint32_t rank);

@@ -392,7 +392,7 @@ static int open_transport(struct daemon *daemon)
 {
 	char text[512];
 	const struct config *config = &daemon->config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	struct transport_config transport = {.listen = config->listen,
 					     .shard_listen = config->shard_listen,
 					     .rank = config->rank,

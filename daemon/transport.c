@@ -1,5 +1,5 @@
 /* Sockets between the daemons of a ring or mesh, on libzmq. Knows neighbours and connections, no rounds. Owns the context,
- * one or two ROUTERs, at most six DEALERs and the frames of the message given last. */
+ * one or two ROUTERs, a DEALER for each neighbour and the frames of the message given last. */
 
 #include "daemon/transport.h"
 

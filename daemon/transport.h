@@ -13,10 +13,11 @@
 #include <sys/types.h>
 
 #include "core/event.h"
+#include "core/places.h"
 
 struct transport;
 
-enum { TRANSPORT_NEIGHBOURS_MAX = 6, TRANSPORT_LISTENERS_MAX = 2 };
+enum { TRANSPORT_NEIGHBOURS_MAX = ROAD_COUNT, TRANSPORT_LISTENERS_MAX = 2 };
 
 struct transport_neighbour {
 	uint32_t rank;                   /* below member_count, not the own one, each once */

@@ -230,7 +230,7 @@ static void ring_is_a_mesh_of_one_column(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text("[node]\nname = b\n" FOUR, &config), 0);
 	assert_int_equal(config.shards, 1);
 	assert_int_equal(config.replicas, 4);
@@ -256,7 +256,7 @@ static void ring_of_rings_has_neighbours_in_its_group_and_across(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text("[node]\nname = b\n[ring]\nfanout = 2\n" FOUR, &config), 0);
 	assert_int_equal(config.fanout, 2);
 	assert_int_equal(config_neighbours(&config, ranks), 2);
@@ -273,7 +273,7 @@ static void places_follow_from_the_order_of_members_row_by_row(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text(MESH("c"), &config), 0);
 	assert_int_equal(config.member_count, 4);
 	assert_int_equal(config.shards, 2);
@@ -312,7 +312,7 @@ static void neighbours_of_a_large_mesh_are_four(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	char text[1000] = "[node]\nname = m4\n[mesh]\nshards = 3\n[members]\n";
 	for (size_t i = 0; i < 9; i++)
 		snprintf(text + strlen(text), sizeof text - strlen(text), "m%zu = tcp://127.0.0.1:%zu\n", i, 7000 + i);
