@@ -36,7 +36,7 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
+DAEMON := log members config lock notify gate transport worker_port state difference facts folder run snapshot manifest checkpoint restore consent recovery changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw

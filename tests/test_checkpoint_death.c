@@ -204,7 +204,7 @@ static void killed_while_it_replaces_one_of_its_round_a_whole_one_stays(void **s
 	}
 }
 
-/* What is synced before the name stands: the model, its folder (twice: for its own rename and for all files), config and
+/* What is synced before the name stands: model and state, their folder (three times: for their renames and for all files), config and
  * manifest; afterwards the folder of checkpoints. */
 static void everything_is_synced_before_it_has_its_name(void **state)
 {
@@ -223,8 +223,8 @@ static void everything_is_synced_before_it_has_its_name(void **state)
 			before = syncs; /* of the last rename, in the end */
 	}
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_int_equal(before, 5);
-	assert_int_equal(syncs, 6);
+	assert_int_equal(before, 7);
+	assert_int_equal(syncs, 8);
 }
 
 /* ---- A disk that fails ---- */
