@@ -478,10 +478,11 @@ static void prepare_worker(struct driver *driver)
 	tell_overlap(driver);
 	const double *settings = driver->record.settings.value;
 	bool is_averaging = node_averages_gradients(driver->node);
+	/* For an alignment all must come to the same step, whenever the ring is complete. */
 	bool is_by_steps = settings[SYNC_PERIOD] == 0 && !is_averaging;
 	atomic_store(&header->gradients, is_averaging);
 	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && is_by_steps)
-		schedule(driver, (uint64_t)settings[SYNC_INTERVAL], false);
+		schedule(driver, node_is_aligning(driver->node) ? 1 : (uint64_t)settings[SYNC_INTERVAL], false);
 	run_give_layers(driver->run);
 	driver->must_ring = true;
 }
