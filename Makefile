@@ -36,7 +36,7 @@ PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
+DAEMON := log members config lock notify gate transport worker_port state difference facts folder run snapshot manifest checkpoint restore consent recovery changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
@@ -51,7 +51,8 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_ro
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_transport test_changes test_lock test_history test_state test_checkpoint test_checkpoint_death test_ctl test_ctl_render
+          test_config test_transport test_changes test_lock test_history test_state test_consent test_restore \
+          test_checkpoint test_checkpoint_death test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
 HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
@@ -165,10 +166,11 @@ mutants:
 
 # Every kind of input from outside has a target in tests/fuzz/target.h; `make check` replays tests/fuzz/corpus through them. What
 # the fuzzer finds interesting lands in build/fuzz/found, what fails in build/fuzz/TARGET-crash-...: copy that into the corpus.
-FUZZ         := codec control description segment weights config tokens
+FUZZ         := codec control description segment weights config tokens manifest snapshot
 FUZZ_SECONDS ?= 60
 FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
-                  worker/tensorfile worker/llama_config worker/corpus)
+                  worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty daemon/members daemon/config daemon/manifest \
+                  daemon/snapshot)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))
@@ -181,7 +183,7 @@ $(addprefix fuzz/,$(FUZZ)): fuzz/%: build/fuzz/fuzz_%
 build/fuzz/fuzz_%: build/fuzz/library tests/fuzz/fuzz.c
 	$(call say,LINK,$@)
 	$(Q)clang -std=c17 -I. $(FUZZ_FLAGS),fuzzer -DTARGET=target_$* -o $@ tests/fuzz/fuzz.c $(FUZZ_OBJECTS) build/fuzz/proto.a \
-		-lprotobuf-c -ljansson -lxxhash -lm
+		-lprotobuf-c -linih -ljansson -lxxhash -lm
 build/fuzz/library: FORCE
 	@$(MAKE) --no-print-directory CC=clang B=build/fuzz SANFLAGS="$(FUZZ_FLAGS),fuzzer-no-link" build/fuzz/proto.a \
 		$(FUZZ_OBJECTS)

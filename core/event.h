@@ -263,7 +263,8 @@ enum action_kind {
 			    * the gradients of every step, besides */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
-	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
+	ACTION_CHECKPOINT, /* write a checkpoint of round `round`, just completed: in the list of the step in which it was, behind the
+			    * ACTION_PUBLISH that ends it for the worker */
 	ACTION_COLLECTED,  /* collective `number` (counted from 1 since the start) is done, the worker may have its numbers */
 	ACTION_SUMMED,     /* sum `number` is known: value, and whether any node's worker is to offer */
 	ACTION_NOTE        /* something worth telling a person */

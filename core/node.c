@@ -558,6 +558,11 @@ bool node_averages_gradients(const struct node *node)
 	return node->sync.next_gradients;
 }
 
+bool node_is_aligning(const struct node *node)
+{
+	return node->sync.aligns;
+}
+
 const struct detector *node_detector(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);

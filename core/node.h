@@ -95,6 +95,8 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer);
 /* Whether the worker hands over the gradients of its next step. */
 bool node_averages_gradients(const struct node *node);
+/* Whether the round in progress aligns the members: the worker offers after one step. */
+bool node_is_aligning(const struct node *node);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
 const struct ring_settings *node_settings(const struct node *node);
 /* Settings of the round after that in progress, as far as it is agreed upon. */

@@ -291,6 +291,12 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 	action->verdict = layer->verdict;
 }
 
+static bool is_checkpoint_round(const struct sync *sync)
+{
+	uint64_t every = (uint64_t)setting(sync, CHECKPOINT_ROUNDS);
+	return every > 0 && sync->round % every == 0;
+}
+
 static void end_round(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	sync->round++;
@@ -303,7 +309,7 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->round_bytes = sync->link->sent_bytes + sync->across->sent_bytes - sync->begin_bytes;
 	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
 					    .b = sync->round_bytes});
-	if (sync->checkpoint_due)
+	if (sync->checkpoint_due || is_checkpoint_round(sync))
 		actions_add(actions, ACTION_CHECKPOINT)->round = sync->round;
 	sync->checkpoint_due = false;
 	sync->finished = sync->finishing;

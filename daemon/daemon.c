@@ -46,6 +46,8 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->health.lost;
 	if (daemon->lost_worker[0])
 		return daemon->lost_worker;
+	if (daemon->recovery.failure[0])
+		return daemon->recovery.failure;
 	if (daemon->checkpoint.degraded[0])
 		return daemon->checkpoint.degraded;
 	return daemon->refused_worker[0] ? daemon->refused_worker : daemon->health.crowded;
@@ -57,6 +59,12 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 	char *const *names = daemon->config.names;
 	if (daemon->is_stopping) {
 		snprintf(text, size, "stopping");
+		return;
+	}
+	if (recovery_is_waiting(&daemon->recovery)) {
+		uint32_t rank = consent_waits_for(&daemon->recovery.consent);
+		snprintf(text, size, "no run yet: agrees on a checkpoint%s%s", rank == UINT32_MAX ? "" : ", waiting for ",
+			 rank == UINT32_MAX ? "" : names[rank]);
 		return;
 	}
 	if (!driver->node) {
@@ -130,6 +138,11 @@ static void attach_worker(struct daemon *daemon)
 	struct line why = {""};
 	struct worker_port *port = &daemon->port;
 	struct run *run = &daemon->run;
+	/* Until it is known which checkpoint the run goes on from, the worker waits for an answer. */
+	if (recovery_is_waiting(&daemon->recovery))
+		return;
+	recovery_folder(&daemon->recovery, run->source.folder, sizeof run->source.folder);
+	run->source.round = daemon->recovery.chosen.round;
 	if (run_attach(run, port->description, port->description_bytes, &why) != 0) {
 		refuse_worker(daemon, &why);
 		return;
@@ -138,6 +151,8 @@ static void attach_worker(struct daemon *daemon)
 	worker_port_admit(port, run->segment.mapping.fd, run->segment.mapping.size_bytes, run->is_resumed);
 	log_line(LEVEL_NOTICE, "worker (pid %ld) attached, %zu layers, %" PRIu64 " parameters%s", (long)port->pid,
 		 run->description.layer_count, run->description.size, run->is_resumed ? ", resumes" : "");
+	if (run->is_restored && !run->is_begun)
+		log_line(LEVEL_NOTICE, "run restored after round %" PRIu64 " from %s", run->source.round, run->source.folder);
 }
 
 /* A run that begins anew beside checkpoints: what was in runtime_dir may have been lost with the power. */
@@ -240,12 +255,33 @@ static bool serve_worker(struct daemon *daemon)
 
 /* ---- A turn ---- */
 
+/* Hellos of members whose memory is gone are not the node's. */
+static bool hear_recovery(struct daemon *daemon, const struct message *message)
+{
+	const struct driver *driver = &daemon->driver;
+	struct consent_entry memory = {0, 0};
+	if (driver->node)
+		memory = (struct consent_entry){driver->record.round,
+						daemon->config.shards == 1 ? state_anchor_hash(&daemon->run.state) : 0};
+	if (driver->node && driver->record.round == 0)
+		memory.hash = 0; /* the begin is that of the workers' parameters */
+	return recovery_hear(&daemon->recovery, message, driver->node ? &memory : NULL, daemon->now_us);
+}
+
+static void watch_recovery(struct daemon *daemon)
+{
+	daemon->recovery_at_us = recovery_tick(&daemon->recovery, daemon->now_us);
+	if (!recovery_is_waiting(&daemon->recovery) && daemon->port.phase == PORT_DESCRIBED)
+		attach_worker(daemon);
+}
+
 static void take_messages(struct daemon *daemon)
 {
 	struct message message;
 	unsigned budget = MESSAGES_PER_TURN;
 	while (transport_receive(daemon->transport, daemon->now_us, &budget, &message))
-		driver_message(&daemon->driver, &message, daemon->now_us);
+		if (!hear_recovery(daemon, &message))
+			driver_message(&daemon->driver, &message, daemon->now_us);
 }
 
 static void write_checkpoint(struct daemon *daemon)
@@ -287,7 +323,7 @@ static long timeout_ms(struct daemon *daemon)
 	uint64_t now_us = clock_us();
 	uint64_t at_us = u64_min(driver_deadline(&daemon->driver), now_us + WAIT_MAX_US);
 	at_us = u64_min(at_us, notify_alive(&daemon->notify, now_us));
-	at_us = u64_min(at_us, daemon->status_at_us);
+	at_us = u64_min(at_us, u64_min(daemon->status_at_us, daemon->recovery_at_us));
 	return at_us <= now_us ? 0 : (long)((at_us - now_us + 999) / 1000);
 }
 
@@ -311,6 +347,7 @@ bool daemon_turn(struct daemon *daemon)
 	take_messages(daemon);
 	for (int i = 0; i < BELLS_PER_TURN && serve_worker(daemon); i++)
 		;
+	watch_recovery(daemon);
 	if (sources[ADMISSION].is_ready)
 		worker_port_accept(&daemon->port, daemon->now_us);
 	handover_calls(&daemon->driver, daemon->now_us);
@@ -457,6 +494,7 @@ int daemon_open(struct daemon *daemon)
 	driver_init(&daemon->driver, &daemon->config, daemon->transport, &daemon->port, &daemon->checkpoint,
 		    &daemon->run, daemon->incarnation);
 	tell_place(&daemon->config);
+	recovery_open(&daemon->recovery, &daemon->config, daemon->transport, daemon->incarnation);
 	notify_ready(&daemon->notify);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "daemon/health.h"
 #include "daemon/lock.h"
 #include "daemon/notify.h"
+#include "daemon/recovery.h"
 #include "daemon/run.h"
 #include "daemon/transport.h"
 #include "daemon/worker_port.h"
@@ -26,6 +27,8 @@ struct daemon {
 	struct worker_port port;
 	struct run run;
 	struct checkpoint checkpoint;
+	struct recovery recovery;
+	uint64_t recovery_at_us;       /* it has something to do then */
 	struct driver driver;
 	struct health health;
 

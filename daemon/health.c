@@ -46,8 +46,8 @@ static void tick_files(struct health *health, const struct config *config, const
 		return;
 	}
 	snprintf(health->lost, sizeof health->lost,
-		 "%.300s: deleted or replaced under this editd, which its tools and workers may not reach and which a restart "
-		 "would make begin anew", lost);
+		 "%.300s: deleted or replaced under this editd, which its tools and workers may not reach and which after a "
+		 "restart could go on from a checkpoint only", lost);
 	if (!was_lost)
 		log_line(LEVEL_WARNING, "%s", health->lost);
 }

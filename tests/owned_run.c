@@ -18,6 +18,8 @@ static int describe(size_t size, struct description *description, struct line *w
 		error = description_add_layer(description, "second", why);
 	if (!error)
 		error = description_add_tensor(description, "second.weight", &small, 1, why);
+	if (!error)
+		error = description_set_inner(description, 2, why);
 	return error ? error : description_set_config(description, "{\"hidden_size\": 1}", why);
 }
 
