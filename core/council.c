@@ -26,7 +26,7 @@ static void *cut(char **at, size_t bytes)
 
 size_t council_size(uint32_t capacity)
 {
-	return vote_size(capacity) + 2 * seats_size(capacity) + 2 * block_part(capacity * sizeof(struct doubt)) +
+	return vote_size(capacity) + 3 * seats_size(capacity) + 2 * block_part(capacity * sizeof(struct doubt)) +
 	       2 * block_part(capacity * sizeof(bool)) + block_part(capacity * sizeof(struct opinion)) + seating_size(capacity);
 }
 
@@ -42,19 +42,22 @@ void council_init(struct council *council, void *block, const struct council_con
 	vote_init(&council->vote, cut(&at, vote_size(capacity)), capacity);
 	council->value.seats = cut(&at, seats_size(capacity));
 	council->former.seats = cut(&at, seats_size(capacity));
+	council->list.seats = cut(&at, seats_size(capacity));
 	council->doubts = cut(&at, capacity * sizeof(struct doubt));
 	council->former_doubts = cut(&at, capacity * sizeof(struct doubt));
 	council->leaving = cut(&at, capacity * sizeof(bool));
 	council->accepted = cut(&at, capacity * sizeof(bool));
 	council->opinions = cut(&at, capacity * sizeof(struct opinion));
 	council->seating = at;
+	CHECK(roster_check(config->list, capacity) == 0);
+	roster_copy(&council->list, config->list);
 	if (config->vote != NULL) {
 		CHECK(vote_check(config->vote, capacity) == 0);
 		vote_copy(&council->vote, config->vote);
 	} else {
-		CHECK(roster_check(config->list, capacity) == 0);
 		vote_begin(&council->vote, config->list, false);
 	}
+	/* borrowed until here */
 	council->config.vote = NULL;
 	council->config.list = NULL;
 	council->is_member = roster_find_seat(&council->vote.roster, &council->config.self) < council->vote.roster.count;
@@ -376,7 +379,7 @@ static void ask(struct council *council, struct council_actions *actions)
 	council_actions_wake(actions, council->ask_at_us);
 }
 
-/* At the tie-holder's door and, in turn, at another's. */
+/* At the tie-holder's door; in turn at another's; a joiner, whose view may be long gone, also at one's of the config's list. */
 static void knock(struct council *council, struct council_actions *actions)
 {
 	const struct roster *roster = &council->vote.roster;
@@ -385,11 +388,14 @@ static void knock(struct council *council, struct council_actions *actions)
 	if (council->now_us >= council->knock_at_us) {
 		struct decree decree = councillor_compose(council, council->wants_out ? DECREE_LEAVE : DECREE_JOIN);
 		decree.address = council->config.self.address;
-		uint32_t own = council_rank(council), other = council->turn++ % roster->count;
+		uint32_t own = council_rank(council), turn = council->turn++, other = turn % roster->count;
+		const struct seat *listed = &council->list.seats[turn % council->list.count];
 		if (roster->holder != own)
 			councillor_tell(council, roster->holder, &decree, actions);
 		if (other != own && other != roster->holder)
 			councillor_tell(council, other, &decree, actions);
+		if (council->wants_in && roster_find(roster, listed->name) == roster->count && !seat_is_of(&council->config.self, listed->name))
+			councillor_post(listed, &decree, actions);
 		council->knock_at_us = council->now_us + council->config.gather_us;
 	}
 	council_actions_wake(actions, council->knock_at_us);

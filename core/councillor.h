@@ -74,6 +74,7 @@ struct council {
 	uint64_t best_ballot;   /* of what was accepted, as promises tell; 0: nothing */
 	bool *accepted;         /* [capacity] by rank: it has accepted the own ballot */
 	struct roster value;    /* what is proposed; while preparing, what best_ballot has accepted */
+	struct roster list;     /* the config's: whom a joiner asks besides the members that it knows */
 	struct roster former;   /* the view before, whose seats actions may still name */
 	struct doubt *former_doubts; /* [capacity] */
 	/* what is said again and again */

@@ -212,8 +212,11 @@ static bool has_deaf_side(const struct council *council, struct council_actions 
 		const struct doubt *doubt = &council->doubts[neighbours[i]];
 		if (!doubt->is_held)
 			continue;
-		has |= council->now_us - doubt->since_us >= council->config.patience_us;
-		council_actions_wake(actions, u64_max(council->now_us + 1, doubt->since_us + council->config.patience_us));
+		uint64_t at_us = doubt->since_us + council->config.patience_us;
+		if (council->now_us >= at_us)
+			has = true;
+		else
+			council_actions_wake(actions, at_us);
 	}
 	return has;
 }
