@@ -35,6 +35,7 @@ void council_init(struct council *council, void *block, const struct council_con
 	const uint32_t capacity = config->capacity;
 	CHECK(capacity >= 1 && capacity <= MEMBER_COUNT_MAX);
 	CHECK(config->self.incarnation != 0);
+	CHECK(config->self.disk != 0);
 	CHECK(seat_is_valid(&config->self));
 	char *at = block;
 	memset(block, 0, council_size(capacity));
@@ -53,10 +54,12 @@ void council_init(struct council *council, void *block, const struct council_con
 	roster_copy(&council->list, config->list);
 	if (config->vote != NULL) {
 		CHECK(vote_check(config->vote, capacity) == 0);
+		CHECK(config->vote->disk == config->self.disk);
 		vote_copy(&council->vote, config->vote);
 	} else {
 		vote_begin(&council->vote, config->list, false);
 	}
+	council->vote.disk = config->self.disk;
 	/* borrowed until here */
 	council->config.vote = NULL;
 	council->config.list = NULL;
@@ -128,6 +131,8 @@ static void pay(struct council *council, struct council_actions *actions)
 	const struct roster *roster = &council->vote.roster;
 	council->debt = COUNCIL_DEBT_NONE;
 	if (debt == COUNCIL_DEBT_INSTALL) {
+		if (!council->is_member)
+			return;
 		council->counts.installed++;
 		councillor_act(actions, COUNCIL_ACTION_INSTALL)->roster = roster;
 		return;
@@ -189,7 +194,7 @@ static void take_join(struct council *council, const struct decree *decree, stru
 		refuse_join(council, decree, DECREE_REFUSAL_FULL, actions);
 		return;
 	}
-	CHECK(seat_make(decree->sender, decree->address, decree->incarnation, &council->joins[i]) == 0);
+	CHECK(seat_make(decree->sender, decree->address, decree->incarnation, decree->disk, &council->joins[i]) == 0);
 	council->join_until_us[i] = council->now_us + JOIN_GATHERS * council->config.gather_us;
 	council->join_count += i == council->join_count;
 }
@@ -466,7 +471,7 @@ int council_force(struct council *council, const char *names, uint32_t count, ui
 			value->holder = value->count;
 		value->seats[value->count++] = roster->seats[rank];
 	}
-	value->seats[roster_find(value, council->config.self.name)].incarnation = council->config.self.incarnation;
+	value->seats[roster_find(value, council->config.self.name)] = council->config.self;
 	councillor_decide(council, actions);
 	return 0;
 }

@@ -24,7 +24,7 @@ struct council_action *councillor_act(struct council_actions *actions, enum coun
 struct decree councillor_compose(const struct council *council, enum decree_kind kind)
 {
 	return (struct decree){.kind = kind, .sender = council->config.self.name, .incarnation = council->config.self.incarnation,
-			       .view = council->vote.roster.number};
+			       .disk = council->config.self.disk,			       .view = council->vote.roster.number};
 }
 
 struct decree councillor_compose_decided(const struct council *council)
@@ -146,8 +146,12 @@ void councillor_install(struct council *council, const struct roster *roster, st
 	struct roster former = council->vote.roster;
 	council->vote.roster = council->former;
 	council->former = former;
-	bool is_in = roster_find_seat(roster, &council->config.self) < roster->count;
-	vote_begin(&council->vote, roster, is_in);
+	const struct seat *self = &council->config.self;
+	bool is_in = roster_find_seat(roster, self) < roster->count;
+	/* An earlier start on this disk may have got the seat, and ended before the disk had the view: then nobody has used its vote. */
+	uint32_t rank = roster_find(roster, self->name);
+	bool is_voter = is_in || (rank < roster->count && roster->seats[rank].disk == self->disk);
+	vote_begin(&council->vote, roster, is_voter);
 	carry_doubts(council);
 	for (uint32_t i = council->join_count; i-- > 0;)
 		if (roster_find_seat(roster, &council->joins[i]) < roster->count)
@@ -161,13 +165,14 @@ void councillor_install(struct council *council, const struct roster *roster, st
 	if (is_in) {
 		council->wants_in = false;
 		council->leaving[council_rank(council)] = council->wants_out;
-		councillor_owe(council, COUNCIL_DEBT_INSTALL, 0, NULL, actions);
 	} else {
 		council->wants_out = false;
 		if (council->is_member)
 			councillor_act(actions, COUNCIL_ACTION_OUT)->roster = &council->vote.roster;
 	}
 	council->is_member = is_in;
+	if (is_voter)
+		councillor_owe(council, COUNCIL_DEBT_INSTALL, 0, NULL, actions);
 }
 
 /* The value is the next view: everybody of the old and the new one is told, once; who does not hear it will ask. */

@@ -13,7 +13,7 @@ enum {
 };
 
 struct council_config {
-	struct seat self;          /* name, address, incarnation (not 0) */
+	struct seat self;          /* incarnation and disk not 0; disk: of vote, or a new one */
 	const struct roster *list; /* view 1 as the config has it, incarnations 0; the own name need not be in it */
 	const struct vote *vote;   /* read from the disk; NULL: there is none */
 	uint32_t capacity;         /* members of a view at most, to MEMBER_COUNT_MAX; list and vote fit in */
@@ -51,7 +51,7 @@ struct council_counts {
 struct council {
 	struct council_config config;
 	struct vote vote;       /* vote.roster is the view that this member knows; it is in force if is_member */
-	bool is_member;         /* this incarnation is in it */
+	bool is_member;         /* this incarnation is in it; an earlier one on this disk leaves the vote to this one */
 	bool wants_in, wants_out;
 	/* towards the disk: one thing at a time; whatever comes meanwhile and would need another counts as lost */
 	enum council_debt debt;

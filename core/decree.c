@@ -27,13 +27,13 @@ static bool is_name_or_none(const char *name)
 static bool has_address(const struct decree *decree)
 {
 	struct seat seat;
-	return decree->address != NULL && seat_make(decree->sender, decree->address, 0, &seat) == 0;
+	return decree->address != NULL && seat_make(decree->sender, decree->address, 0, 0, &seat) == 0;
 }
 
 int decree_check(const struct decree *decree, uint32_t capacity)
 {
 	if (decree->kind < DECREE_PREPARE || decree->kind >= DECREE_KIND_END || decree->view == 0 || decree->view == UINT64_MAX ||
-	    decree->sender == NULL || !seat_is_name(decree->sender) || decree->incarnation == 0 ||
+	    decree->sender == NULL || !seat_is_name(decree->sender) || decree->incarnation == 0 || decree->disk == 0 ||
 	    !is_name_or_none(decree->receiver) || !is_name_or_none(decree->relay) ||
 	    (decree->relay != NULL && decree->receiver == NULL))
 		return EDIT_ERROR_MALFORMED;

@@ -39,6 +39,7 @@ struct decree {
 	enum decree_kind kind;
 	const char *sender;       /* name of who says it, also when it is passed on */
 	uint64_t incarnation;     /* of the sender */
+	uint64_t disk;            /* of the sender */
 	const char *receiver;     /* name of whom it is for; NULL: whoever gets it */
 	const char *relay;        /* name of the member that passes it on; NULL: none, it comes from the sender itself */
 	uint64_t view;            /* that it is about: the one that the sender knows; DECIDED: the roster's */

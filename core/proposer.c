@@ -71,7 +71,8 @@ void proposer_begin_gathering(struct council *council, struct council_actions *a
 	const uint32_t own = council_rank(council);
 	memset(council->opinions, 0, council->config.capacity * sizeof *council->opinions);
 	struct opinion *opinion = &council->opinions[own];
-	*opinion = (struct opinion){.is_present = true, .incarnation = council->config.self.incarnation};
+	*opinion = (struct opinion){.is_present = true, .incarnation = council->config.self.incarnation,
+				    .disk = council->config.self.disk};
 	opinion->doubt_count = councillor_list_doubts(council, opinion->doubts);
 	council->best_ballot = council->vote.accepted_ballot;
 	if (council->best_ballot != 0)
@@ -179,7 +180,8 @@ void proposer_take_promise(struct council *council, uint32_t from, const struct 
 	if (council->stage != COUNCIL_PREPARING || decree->ballot != council->ballot)
 		return;
 	struct opinion *opinion = &council->opinions[from];
-	*opinion = (struct opinion){.is_present = true, .incarnation = decree->incarnation, .doubt_count = decree->doubt_count};
+	*opinion = (struct opinion){.is_present = true, .incarnation = decree->incarnation, .disk = decree->disk,
+				    .doubt_count = decree->doubt_count};
 	memcpy(opinion->doubts, decree->doubts, sizeof opinion->doubts);
 	if (decree->accepted_ballot > council->best_ballot) {
 		council->best_ballot = decree->accepted_ballot;

@@ -36,9 +36,9 @@ static void take_text(char *to, size_t size, const char *from)
 		to[i] = from[i];
 }
 
-int seat_make(const char *name, const char *address, uint64_t incarnation, struct seat *ret_seat)
+int seat_make(const char *name, const char *address, uint64_t incarnation, uint64_t disk, struct seat *ret_seat)
 {
-	struct seat seat = {.incarnation = incarnation};
+	struct seat seat = {.incarnation = incarnation, .disk = disk};
 	take_text(seat.name, sizeof seat.name, name);
 	take_text(seat.address, sizeof seat.address, address);
 	if (!seat_is_valid(&seat))
@@ -101,7 +101,8 @@ bool roster_is_equal(const struct roster *roster, const struct roster *other)
 	    roster->fanout != other->fanout || !roster_has_same_seats(roster, other))
 		return false;
 	for (uint32_t rank = 0; rank < roster->count; rank++)
-		if (memcmp(roster->seats[rank].address, other->seats[rank].address, SEAT_ADDRESS_BYTES) != 0)
+		if (memcmp(roster->seats[rank].address, other->seats[rank].address, SEAT_ADDRESS_BYTES) != 0 ||
+		    roster->seats[rank].disk != other->seats[rank].disk)
 			return false;
 	return true;
 }

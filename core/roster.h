@@ -17,6 +17,7 @@ struct seat {
 	char name[SEAT_NAME_BYTES];       /* [a-z0-9-]{1,63}, 0-terminated */
 	char address[SEAT_ADDRESS_BYTES]; /* 1 to 255 printable bytes without blanks, 0-terminated */
 	uint64_t incarnation;             /* random id of one start of a daemon; 0 in a roster: any (view 1, the list of the config) */
+	uint64_t disk;                    /* random id of its vote file, made with that; 0: not known (view 1) */
 };
 
 struct roster {
@@ -29,8 +30,8 @@ struct roster {
 
 /* Fills name (SEAT_NAME_BYTES) and address (SEAT_ADDRESS_BYTES) of a seat from texts. EDIT_ERROR_MALFORMED: one of them is not as in
  * struct seat; then *ret_seat is as it was. */
-int seat_make(const char *name, const char *address, uint64_t incarnation, struct seat *ret_seat);
-/* Are name and address as in struct seat? An incarnation is anything. */
+int seat_make(const char *name, const char *address, uint64_t incarnation, uint64_t disk, struct seat *ret_seat);
+/* Are name and address as in struct seat? Incarnation and disk are anything. */
 bool seat_is_valid(const struct seat *seat);
 /* The same for a name alone: SEAT_NAME_BYTES bytes. */
 bool seat_is_name(const char *name);
@@ -45,7 +46,7 @@ uint32_t roster_find(const struct roster *roster, const char *name);
 uint32_t roster_find_seat(const struct roster *roster, const struct seat *seat);
 /* Do the same incarnations of the same members sit in the same order, whatever the number of the view? */
 bool roster_has_same_seats(const struct roster *roster, const struct roster *other);
-/* Are they equal in everything but addresses' memory? */
+/* Are they equal in everything? */
 bool roster_is_equal(const struct roster *roster, const struct roster *other);
 /* 0: a view that can be. EDIT_ERROR_RANGE: more than capacity members or none, or a view number 0. EDIT_ERROR_MALFORMED: a seat that is
  * not valid, a name twice, a holder or fanout that does not fit. */

@@ -74,6 +74,7 @@ static void invite(struct table *table)
 		} else if (opinion->is_present) {
 			bool is_fresh = !seat_admits(&seat, opinion->incarnation);
 			seat.incarnation = opinion->incarnation;
+			seat.disk = opinion->disk;
 			add(table, seat, rank, is_fresh);
 		}
 	}

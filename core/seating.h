@@ -11,6 +11,7 @@
 struct opinion {
 	bool is_present;      /* it has promised; nothing else is looked at otherwise */
 	uint64_t incarnation; /* of the one that promised */
+	uint64_t disk;
 	uint32_t doubt_count;
 	uint32_t doubts[DOUBT_COUNT_MAX]; /* ranks that it does not hear */
 };

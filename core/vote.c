@@ -30,6 +30,7 @@ void vote_copy(struct vote *to, const struct vote *from)
 {
 	roster_copy(&to->roster, &from->roster);
 	roster_copy(&to->accepted, &from->accepted);
+	to->disk = from->disk;
 	to->is_voter = from->is_voter;
 	to->promised = from->promised;
 	to->accepted_ballot = from->accepted_ballot;
@@ -40,6 +41,8 @@ int vote_check(const struct vote *vote, uint32_t capacity)
 	int error = roster_check(&vote->roster, capacity);
 	if (error != 0)
 		return error;
+	if (vote->disk == 0)
+		return EDIT_ERROR_MALFORMED;
 	if (vote->promised != 0 && !ballot_is_valid(vote->promised, vote->roster.count))
 		return EDIT_ERROR_MALFORMED;
 	if (vote->accepted_ballot == 0)

@@ -2,8 +2,9 @@
 #define EDIT_CORE_VOTE_H
 
 /* A member's vote on who is in the next view: the acceptor of single-decree Paxos. These few numbers are all that a member must never
- * forget; whoever holds a struct vote writes it to a disk before anybody hears of what it says. A vote belongs to one disk: who has
- * lost the file is no voter, and a copy of an old file must never be put in its place.
+ * forget; whoever holds a struct vote writes it to a disk before anybody hears of what it says. A vote belongs to one member and one
+ * disk, whichever start of the daemon casts it: who has lost the file is no voter, and a copy of an old file must never be put in its
+ * place.
  *
  * A ballot is a counter and the rank of the one member that may use it, ordered as one number; 0 is none. */
 
@@ -13,6 +14,7 @@
 
 struct vote {
 	struct roster roster;     /* of the view whose members decide the next one */
+	uint64_t disk;            /* random id, made with the file; never 0 */
 	bool is_voter;            /* this member is one of those who decide; what is not is never written */
 	uint64_t promised;        /* nothing of a lower ballot is promised or accepted any more */
 	uint64_t accepted_ballot; /* 0: nothing accepted */
@@ -46,7 +48,7 @@ void vote_init(struct vote *vote, void *block, uint32_t capacity);
 void vote_copy(struct vote *to, const struct vote *from);
 /* What stands in a file is from outside: 0 if it can be a vote; otherwise an error of roster_check, or EDIT_ERROR_MALFORMED. */
 int vote_check(const struct vote *vote, uint32_t capacity);
-/* A view begins in which nothing has been promised or accepted yet. */
+/* A view begins in which nothing has been promised or accepted yet; the disk stays. */
 void vote_begin(struct vote *vote, const struct roster *roster, bool is_voter);
 /* Promises a ballot. false: a higher one, or this one, has been promised before; then nothing changes. */
 bool vote_promise(struct vote *vote, uint64_t ballot);

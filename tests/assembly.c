@@ -37,13 +37,13 @@ static void *need(void *memory)
 	return memory;
 }
 
-static struct seat seat_of(uint32_t member, uint64_t incarnation)
+static struct seat seat_of(uint32_t member, uint64_t incarnation, uint64_t disk)
 {
 	const char name[2] = {(char)('a' + member), 0};
 	char address[32];
 	struct seat seat = {.incarnation = 0};
 	snprintf(address, sizeof address, "tcp://%s:7700", name);
-	CHECK(seat_make(name, address, incarnation, &seat) == 0);
+	CHECK(seat_make(name, address, incarnation, disk, &seat) == 0);
 	return seat;
 }
 
@@ -300,9 +300,11 @@ void assembly_start(struct assembly *assembly, uint32_t member)
 	struct roster list = {.number = 1, .count = delegate->has_begun ? today->count : assembly->count, .seats = seats};
 	list.fanout = roster_fanout(list.count, assembly->fanout);
 	for (uint32_t rank = 0; rank < list.count; rank++)
-		seats[rank] = seat_of(delegate->has_begun ? member_of(today->seats[rank].name) : rank, 0);
+		seats[rank] = seat_of(delegate->has_begun ? member_of(today->seats[rank].name) : rank, 0, 0);
+	assembly->incarnations++;
 	const struct council_config config = {
-		.self = seat_of(member, ++assembly->incarnations), .list = &list, .vote = delegate->has_file ? &delegate->file : NULL,
+		.self = seat_of(member, assembly->incarnations, delegate->has_file ? delegate->file.disk : assembly->incarnations + 1000000),
+		.list = &list, .vote = delegate->has_file ? &delegate->file : NULL,
 		.capacity = ASSEMBLY_MAX, .fanout = assembly->fanout, .patience_us = 200000, .gather_us = 500000, .rank_us = 50000};
 	CHECK(!delegate->is_live);
 	delegate->block = need(aligned_alloc(64, council_size(ASSEMBLY_MAX)));

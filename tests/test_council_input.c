@@ -24,7 +24,7 @@ struct fixture {
 static struct seat seat(const char *name, uint64_t incarnation)
 {
 	struct seat made;
-	assert_int_equal(seat_make(name, "tcp://10.0.0.1:7700", incarnation, &made), 0);
+	assert_int_equal(seat_make(name, "tcp://10.0.0.1:7700", incarnation, 1000 + incarnation, &made), 0);
 	return made;
 }
 
@@ -68,7 +68,7 @@ static int tear_down(void **state)
 
 static struct decree good(struct fixture *f, enum decree_kind kind)
 {
-	struct decree decree = {.kind = kind, .sender = f->seats[0].name, .incarnation = 9, .view = kind == DECREE_DECIDED ? 2 : 1,
+	struct decree decree = {.kind = kind, .sender = f->seats[0].name, .incarnation = 9, .disk = 8, .view = kind == DECREE_DECIDED ? 2 : 1,
 				.ballot = ballot_make(3, 0), .roster = f->next, .address = f->seats[0].address, .refusal = DECREE_REFUSAL_FULL};
 	return decree;
 }
@@ -104,6 +104,7 @@ static void malformed_message_is_refused_and_changes_nothing(void **state)
 		assert_refused(f, WITH(sender, bad_name));
 		assert_refused(f, WITH(sender, unpadded));
 		assert_refused(f, WITH(incarnation, 0));
+		assert_refused(f, WITH(disk, 0));
 		assert_refused(f, WITH(view, 0));
 		assert_refused(f, WITH(view, UINT64_MAX));
 		assert_refused(f, WITH(receiver, bad_name));
@@ -166,21 +167,21 @@ static void seat_is_made_of_good_texts_only(void **state)
 	struct seat made = {.incarnation = 1};
 	const struct seat before = made;
 	long_name[64] = long_address[256] = 0;
-	assert_int_equal(seat_make(long_name, "x", 2, &made), EDIT_ERROR_MALFORMED);
-	assert_int_equal(seat_make("a", long_address, 2, &made), EDIT_ERROR_MALFORMED);
-	assert_int_equal(seat_make("", "x", 2, &made), EDIT_ERROR_MALFORMED);
-	assert_int_equal(seat_make("A", "x", 2, &made), EDIT_ERROR_MALFORMED);
-	assert_int_equal(seat_make("a", "", 2, &made), EDIT_ERROR_MALFORMED);
-	assert_int_equal(seat_make("a", "x y", 2, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make(long_name, "x", 2, 3, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make("a", long_address, 2, 3, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make("", "x", 2, 3, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make("A", "x", 2, 3, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make("a", "", 2, 3, &made), EDIT_ERROR_MALFORMED);
+	assert_int_equal(seat_make("a", "x y", 2, 3, &made), EDIT_ERROR_MALFORMED);
 	assert_memory_equal(&made, &before, sizeof made);
 	long_name[63] = long_address[255] = 0;
-	assert_int_equal(seat_make(long_name, long_address, 2, &made), 0);
+	assert_int_equal(seat_make(long_name, long_address, 2, 3, &made), 0);
 }
 
 static void vote_that_cannot_be_is_refused(void **state)
 {
 	struct fixture *f = *state;
-	struct vote vote = {.roster = f->list, .accepted = f->next, .is_voter = true, .promised = ballot_make(4, 1), .accepted_ballot = ballot_make(3, 2)};
+	struct vote vote = {.roster = f->list, .accepted = f->next, .disk = 1, .is_voter = true, .promised = ballot_make(4, 1), .accepted_ballot = ballot_make(3, 2)};
 	assert_int_equal(vote_check(&vote, CAPACITY), 0);
 	struct vote bad = vote;
 	bad.promised = ballot_make(2, 1); /* less than what was accepted */
@@ -189,6 +190,9 @@ static void vote_that_cannot_be_is_refused(void **state)
 	assert_int_equal(vote_check(&bad, CAPACITY), EDIT_ERROR_MALFORMED);
 	bad = vote;
 	bad.accepted_ballot = 0; /* accepted with no ballot */
+	assert_int_equal(vote_check(&bad, CAPACITY), EDIT_ERROR_MALFORMED);
+	bad = vote;
+	bad.disk = 0;
 	assert_int_equal(vote_check(&bad, CAPACITY), EDIT_ERROR_MALFORMED);
 	bad = vote;
 	bad.accepted.number = 3;
@@ -206,7 +210,7 @@ static void vote_that_cannot_be_is_refused(void **state)
 static void say_join(struct fixture *f, const char *name)
 {
 	const struct seat joiner = seat(name, 5);
-	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .view = 1, .address = joiner.address};
+	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .disk = 6, .view = 1, .address = joiner.address};
 	step(f, COUNCIL_EVENT_DECREE, &join);
 }
 

@@ -130,6 +130,7 @@ static void add(struct coverage *coverage, const struct assembly *world)
 static bool run_seed(uint64_t seed, struct coverage *coverage)
 {
 	struct dice dice = dice_at(seed, 0, 0);
+	const uint64_t disks_lost_before = coverage->disks_lost;
 	const uint32_t count = (uint32_t)dice_between(&dice, 1, 5), fanout = dice_chance(&dice, 0.3) ? 2 : 0;
 	const uint32_t members = count + (uint32_t)dice_between(&dice, count == 1, 2);
 	struct assembly *world = assembly_open(dice_bits(&dice), count, fanout);
@@ -152,7 +153,7 @@ static bool run_seed(uint64_t seed, struct coverage *coverage)
 	}
 	for (int tenths = 0; tenths < 600 && world->fault[0] == 0 && !is_one_view(world, members); tenths++)
 		assembly_run(world, SECOND / 10);
-	bool is_stranded = !is_one_view(world, members) && !assembly_can_decide(world);
+	bool is_stranded = !is_one_view(world, members) && !assembly_can_decide(world) && coverage->disks_lost > disks_lost_before;
 	bool is_right = world->fault[0] == 0 && (is_one_view(world, members) || is_stranded);
 	coverage->stranded += is_stranded;
 	if (!is_right)
