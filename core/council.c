@@ -55,6 +55,9 @@ void council_init(struct council *council, void *block, const struct council_con
 	if (config->vote != NULL) {
 		CHECK(vote_check(config->vote, capacity) == 0);
 		CHECK(config->vote->disk == config->self.disk);
+		council->is_on_disk = true;
+	}
+	if (config->vote != NULL && config->vote->is_voter) {
 		vote_copy(&council->vote, config->vote);
 	} else {
 		vote_begin(&council->vote, config->list, false);
@@ -137,6 +140,8 @@ static void pay(struct council *council, struct council_actions *actions)
 		councillor_act(actions, COUNCIL_ACTION_INSTALL)->roster = roster;
 		return;
 	}
+	if (debt == COUNCIL_DEBT_DISK)
+		return;
 	bool is_promise = debt == COUNCIL_DEBT_PROMISE;
 	if (council->debt_rank == council_rank(council)) {
 		(is_promise ? proposer_begin_gathering : proposer_begin_accepting)(council, actions);
@@ -411,6 +416,11 @@ static void watch(struct council *council, struct council_actions *actions)
 	/* nothing goes on before the disk has it */
 	if (council->debt != COUNCIL_DEBT_NONE)
 		return;
+	if (council->wants_in && !council->is_on_disk) {
+		/* whoever joins tells its disk's id: that must still be true after a restart */
+		councillor_owe(council, COUNCIL_DEBT_DISK, 0, NULL, actions);
+		return;
+	}
 	forget_doubts(council);
 	forget_joins(council, actions);
 	proposer_watch(council, actions);

@@ -105,6 +105,7 @@ void councillor_owe(struct council *council, enum council_debt debt, uint32_t ra
 {
 	CHECK(council->debt == COUNCIL_DEBT_NONE);
 	council->debt = debt;
+	council->is_on_disk = true;
 	council->debt_rank = rank;
 	memset(council->debt_relay, 0, sizeof council->debt_relay);
 	if (relay != NULL)

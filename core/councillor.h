@@ -26,7 +26,7 @@ struct council_config {
 enum council_stage { COUNCIL_IDLE, COUNCIL_PREPARING, COUNCIL_ACCEPTING };
 
 /* What happens when what was given to the disk is there. */
-enum council_debt { COUNCIL_DEBT_NONE, COUNCIL_DEBT_PROMISE, COUNCIL_DEBT_ACCEPTED, COUNCIL_DEBT_INSTALL };
+enum council_debt { COUNCIL_DEBT_NONE, COUNCIL_DEBT_DISK, COUNCIL_DEBT_PROMISE, COUNCIL_DEBT_ACCEPTED, COUNCIL_DEBT_INSTALL };
 
 /* Another member as this one hears it. */
 struct doubt {
@@ -53,6 +53,7 @@ struct council {
 	struct vote vote;       /* vote.roster is the view that this member knows; it is in force if is_member */
 	bool is_member;         /* this incarnation is in it; an earlier one on this disk leaves the vote to this one */
 	bool wants_in, wants_out;
+	bool is_on_disk;        /* there is a vote file, so that the disk's id stays */
 	/* towards the disk: one thing at a time; whatever comes meanwhile and would need another counts as lost */
 	enum council_debt debt;
 	uint32_t debt_rank;     /* who gets the answer; the own rank: the proposer here */

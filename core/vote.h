@@ -15,7 +15,7 @@
 struct vote {
 	struct roster roster;     /* of the view whose members decide the next one */
 	uint64_t disk;            /* random id, made with the file; never 0 */
-	bool is_voter;            /* this member is one of those who decide; what is not is never written */
+	bool is_voter;            /* this member is one of those who decide; false: only the disk counts */
 	uint64_t promised;        /* nothing of a lower ballot is promised or accepted any more */
 	uint64_t accepted_ballot; /* 0: nothing accepted */
 	struct roster accepted;   /* of view roster.number + 1; count 0: nothing accepted */
