@@ -210,7 +210,7 @@ static void watch(struct assembly *assembly, uint32_t member)
 	struct delegate *delegate = &assembly->delegates[member];
 	const struct roster *roster = &delegate->council.vote.roster;
 	uint32_t own = council_rank(&delegate->council), neighbours[ROAD_COUNT];
-	if (delegate->is_out || delegate->installed != roster->number || own == roster->count)
+	if (assembly->is_trusting || delegate->is_out || delegate->installed != roster->number || own == roster->count)
 		return;
 	size_t count = roster_neighbours(roster, own, neighbours);
 	for (size_t i = 0; i < count && delegate->installed == roster->number; i++) {

@@ -44,6 +44,7 @@ struct assembly {
 	uint64_t delay_low_us, delay_high_us, disk_us;
 	bool cut[ASSEMBLY_MAX][ASSEMBLY_MAX]; /* from, to */
 	bool muted[DECREE_KIND_END];          /* messages of this kind are lost */
+	bool is_trusting;         /* no driver raises a doubt */
 	bool is_forced;           /* no law about one roster per number any more */
 	uint64_t incarnations;
 	struct roster decided[ASSEMBLY_VIEW_MAX];

@@ -246,6 +246,17 @@ static void joiners_beyond_the_size_of_a_view_are_refused(void **state)
 	f->council.config.capacity = CAPACITY;
 }
 
+static void joiner_that_says_no_more_is_forgotten(void **state)
+{
+	struct fixture *f = *state;
+	say_join(f, "e");
+	assert_int_equal(f->council.join_count, 1);
+	f->council.now_us += 8 * f->council.config.gather_us;
+	step(f, COUNCIL_EVENT_TICK, NULL);
+	assert_int_equal(f->council.join_count, 0);
+	assert_int_equal(f->council.counts.attempts, 0);
+}
+
 static void joiner_with_the_name_of_who_is_asked_is_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -426,6 +437,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(vote_that_cannot_be_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(joiners_beyond_what_can_be_kept_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(joiners_beyond_the_size_of_a_view_are_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(joiner_that_says_no_more_is_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(joiner_with_the_name_of_who_is_asked_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(doubts_about_strangers_and_oneself_are_ignored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(value_is_who_promised_without_leavers_and_with_joiners, set_up, tear_down),
