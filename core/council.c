@@ -158,7 +158,8 @@ static void pay(struct council *council, struct council_actions *actions)
 
 /* ---- Joiners, leavers ---- */
 
-static void refuse_join(struct council *council, const struct decree *decree, enum decree_refusal refusal, struct council_actions *actions)
+static void refuse_join(struct council *council, const struct decree *decree, enum decree_refusal refusal,
+		struct council_actions *actions)
 {
 	struct decree refused = councillor_compose(council, DECREE_REFUSED);
 	refused.refusal = refusal;
@@ -389,7 +390,8 @@ static void ask(struct council *council, struct council_actions *actions)
 	council_actions_wake(actions, council->ask_at_us);
 }
 
-/* At the tie-holder's door; in turn at another's; a joiner, whose view may be long gone, also at one's of the config's list. */
+/* At the tie-holder's door; in turn at another's; a joiner, whose view may be long gone, also at one's of the config's
+ * list. */
 static void knock(struct council *council, struct council_actions *actions)
 {
 	const struct roster *roster = &council->vote.roster;
@@ -404,7 +406,8 @@ static void knock(struct council *council, struct council_actions *actions)
 			councillor_tell(council, roster->holder, &decree, actions);
 		if (other != own && other != roster->holder)
 			councillor_tell(council, other, &decree, actions);
-		if (council->wants_in && roster_find(roster, listed->name) == roster->count && !seat_is_of(&council->config.self, listed->name))
+		if (council->wants_in && roster_find(roster, listed->name) == roster->count && !seat_is_of(&council->config.self,
+				listed->name))
 			councillor_post(listed, &decree, actions);
 		council->knock_at_us = council->now_us + council->config.gather_us;
 	}
@@ -451,7 +454,8 @@ void council_step(struct council *council, const struct council_event *event, st
 	watch(council, actions);
 }
 
-int council_force(struct council *council, const char *names, uint32_t count, uint64_t now_us, struct council_actions *actions)
+int council_force(struct council *council, const char *names, uint32_t count, uint64_t now_us,
+		struct council_actions *actions)
 {
 	const struct roster *roster = &council->vote.roster;
 	struct roster *value = &council->value;
@@ -473,7 +477,8 @@ int council_force(struct council *council, const char *names, uint32_t count, ui
 	council->now_us = now_us;
 	actions->count = 0;
 	actions->deadline_us = COUNCIL_NEVER;
-	*value = (struct roster){.number = roster->number + 1, .fanout = roster_fanout(count, council->config.fanout), .seats = value->seats};
+	*value = (struct roster){.number = roster->number + 1, .fanout = roster_fanout(count, council->config.fanout),
+			.seats = value->seats};
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
 		if (!is_named[rank])
 			continue;

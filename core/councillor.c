@@ -79,7 +79,8 @@ void councillor_tell(struct council *council, uint32_t rank, const struct decree
 }
 
 /* The same way back. */
-void councillor_answer(const struct council *council, const struct decree *to, const struct decree *decree, struct council_actions *actions)
+void councillor_answer(const struct council *council, const struct decree *to, const struct decree *decree,
+		struct council_actions *actions)
 {
 	if (to->relay == NULL)
 		councillor_post(NULL, decree, actions);
@@ -101,7 +102,8 @@ uint32_t councillor_list_doubts(const struct council *council, uint32_t ret_doub
 /* ---- Disk ---- */
 
 /* The vote goes to the disk; what is owed to a member, reached by a relay or straight (NULL), is paid when it is there. */
-void councillor_owe(struct council *council, enum council_debt debt, uint32_t rank, const char *relay, struct council_actions *actions)
+void councillor_owe(struct council *council, enum council_debt debt, uint32_t rank, const char *relay,
+		struct council_actions *actions)
 {
 	CHECK(council->debt == COUNCIL_DEBT_NONE);
 	council->debt = debt;
@@ -115,8 +117,8 @@ void councillor_owe(struct council *council, enum council_debt debt, uint32_t ra
 
 /* ---- A new view ---- */
 
-/* A doubt about somebody who is a neighbour now is the driver's to raise again; about others it is kept for a while, so that an order
- * that has failed is not tried again at once. */
+/* A doubt about somebody who is a neighbour now is the driver's to raise again; about others it is kept for a while, so
+ * that an order that has failed is not tried again at once. */
 static void carry_doubts(struct council *council)
 {
 	const struct roster *roster = &council->vote.roster, *former = &council->former;
@@ -149,7 +151,7 @@ void councillor_install(struct council *council, const struct roster *roster, st
 	council->former = former;
 	const struct seat *self = &council->config.self;
 	bool is_in = roster_find_seat(roster, self) < roster->count;
-	/* An earlier start on this disk may have got the seat, and ended before the disk had the view: then nobody has used its vote. */
+	/* An earlier start on this disk may have the seat, but has ended before the disk had the view: nobody has used its vote. */
 	uint32_t rank = roster_find(roster, self->name);
 	bool is_voter = is_in || (rank < roster->count && roster->seats[rank].disk == self->disk);
 	vote_begin(&council->vote, roster, is_voter);

@@ -1,8 +1,8 @@
 #ifndef EDIT_CORE_COUNCILLOR_H
 #define EDIT_CORE_COUNCILLOR_H
 
-/* A council's memory, and what its acceptor, proposer and learner share: saying something, owing something to the disk, going on to the
- * next view. For core/council.c and core/proposer.c; drivers use core/council.h. */
+/* A council's memory, and what its acceptor, proposer and learner share: saying something, owing something to the disk, going
+ * on to the next view. For core/council.c and core/proposer.c; drivers use core/council.h. */
 
 #include "core/seating.h"
 
@@ -109,15 +109,16 @@ void councillor_answer(const struct council *council, const struct decree *to, c
 		       struct council_actions *actions);
 /* Members that are not heard, neighbours first. Returns how many. */
 uint32_t councillor_list_doubts(const struct council *council, uint32_t ret_doubts[DOUBT_COUNT_MAX]);
-/* Gives the vote to the disk; nothing else may be owed. What then is due to a member, by a relay's name or straight (NULL), is done when
- * the disk has it. */
-void councillor_owe(struct council *council, enum council_debt debt, uint32_t rank, const char *relay, struct council_actions *actions);
+/* Gives the vote to the disk; nothing else may be owed. What then is due to a member, by a relay's name or straight
+ * (NULL), is done when the disk has it. */
+void councillor_owe(struct council *council, enum council_debt debt, uint32_t rank, const char *relay,
+		struct council_actions *actions);
 /* Takes a joiner from the list. */
 void councillor_forget_join(struct council *council, uint32_t index);
 /* A decided roster of a higher number, valid, becomes the view. Nothing may be owed to the disk. */
 void councillor_install(struct council *council, const struct roster *roster, struct council_actions *actions);
-/* council->value, for whatever reason, is the next view: installs it and tells everybody of the old and the new one, once; who does not
- * hear it will ask. */
+/* council->value, for whatever reason, is the next view: installs it and tells everybody of the old and the new one, once;
+ * who does not hear it will ask. */
 void councillor_decide(struct council *council, struct council_actions *actions);
 
 #endif

@@ -4,7 +4,8 @@
 
 static bool has_ballot(enum decree_kind kind)
 {
-	return kind == DECREE_PREPARE || kind == DECREE_PROMISE || kind == DECREE_ACCEPT || kind == DECREE_ACCEPTED || kind == DECREE_NACK;
+	return kind == DECREE_PREPARE || kind == DECREE_PROMISE || kind == DECREE_ACCEPT || kind == DECREE_ACCEPTED ||
+			kind == DECREE_NACK;
 }
 
 static bool has_roster(const struct decree *decree)

@@ -3,8 +3,8 @@
 
 /* What goes into a council and what comes out: messages, events, actions. Plain data; nothing here acts.
  *
- * Pointers are borrowed: those in an event until the actions of that step have been carried out, those in an action until the next
- * call with the same council. Names are SEAT_NAME_BYTES, addresses SEAT_ADDRESS_BYTES bytes, padded with zeros. */
+ * Pointers are borrowed: those in an event until the actions of that step have been carried out, those in an action until the
+ * next call with the same council. Names are SEAT_NAME_BYTES, addresses SEAT_ADDRESS_BYTES bytes, padded with zeros. */
 
 #include "core/vote.h"
 
@@ -52,16 +52,16 @@ struct decree {
 	enum decree_refusal refusal;
 };
 
-/* Could a correct member have said this to somebody in a view of `count` members? Looks at everything that does not depend on which
- * view it is about; capacity: members that a roster may have. 0, or EDIT_ERROR_MALFORMED. */
+/* Could a correct member have said this? Looks at everything that does not depend on which view it is about; capacity: members
+ * that a roster may have. 0, or EDIT_ERROR_MALFORMED. */
 int decree_check(const struct decree *decree, uint32_t capacity);
 
 /* ---- Events ---- */
 
 enum council_event_kind {
 	COUNCIL_EVENT_TICK = 1,  /* start, or the asked for deadline has passed */
-	COUNCIL_EVENT_DECREE,    /* a message came; a JOIN under a name that is in the view is handed over only once the incarnation there
-				  * is known not to answer */
+	COUNCIL_EVENT_DECREE,    /* a message came; a JOIN under a name that is in the view is handed over only once the incarnation
+				  * there is known not to answer */
 	COUNCIL_EVENT_PERSISTED, /* answer to COUNCIL_ACTION_PERSIST */
 	COUNCIL_EVENT_BEGIN,     /* view 1 is complete: all of the config's list have said hello */
 	COUNCIL_EVENT_DOUBT,     /* a member is not heard any more */
@@ -82,8 +82,8 @@ struct council_event {
 
 enum council_action_kind {
 	COUNCIL_ACTION_SEND = 1, /* the decree to a seat; may be lost, the council says it again */
-	COUNCIL_ACTION_PERSIST,  /* write the vote to the disk, to stay; then COUNCIL_EVENT_PERSISTED. Until then the council neither answers
-				  * nor decides; if the disk fails, try again */
+	COUNCIL_ACTION_PERSIST,  /* write the vote to the disk, to stay; then COUNCIL_EVENT_PERSISTED. Until then the council neither
+				  * answers nor decides; if the disk fails, try again */
 	COUNCIL_ACTION_INSTALL,  /* the roster is the view from now on, this incarnation is in it, its vote is on disk */
 	COUNCIL_ACTION_OUT,      /* this incarnation is not in the roster: it has left, was dropped, or is not in yet; it may join */
 	COUNCIL_ACTION_REFUSED   /* asked to take this one in, a member has refused */
@@ -98,8 +98,8 @@ struct council_action {
 	enum decree_refusal refusal; /* REFUSED */
 };
 
-/* The caller's; council_step fills it anew. When it returns, the driver carries out list[0..count) in order and calls again with
- * COUNCIL_EVENT_TICK at deadline_us (UINT64_MAX: no need) if nothing happened before. */
+/* The caller's; council_step fills it anew. When it returns, the driver carries out list[0..count) in order and calls
+ * again with COUNCIL_EVENT_TICK at deadline_us (UINT64_MAX: no need) if nothing happened before. */
 struct council_actions {
 	size_t count;
 	uint64_t deadline_us;

@@ -1,8 +1,8 @@
 #ifndef EDIT_CORE_ROSTER_H
 #define EDIT_CORE_ROSTER_H
 
-/* A view's roster: who is a member, in ring order. Plain data with the questions that can be asked of it; nothing here decides
- * anything. A roster does not own its seats: whoever brings the memory for them (capacity x struct seat) keeps it. */
+/* A view's roster: who is a member, in ring order. Plain data with the questions that can be asked of it; nothing here
+ * decides anything. A roster does not own its seats: whoever brings the memory for them (capacity x struct seat) keeps it. */
 
 #include "core/layer.h"
 #include "core/places.h"
@@ -28,8 +28,8 @@ struct roster {
 	struct seat *seats; /* [count] by rank */
 };
 
-/* Fills name (SEAT_NAME_BYTES) and address (SEAT_ADDRESS_BYTES) of a seat from texts. EDIT_ERROR_MALFORMED: one of them is not as in
- * struct seat; then *ret_seat is as it was. */
+/* Fills name (SEAT_NAME_BYTES) and address (SEAT_ADDRESS_BYTES) of a seat from texts. EDIT_ERROR_MALFORMED: one of them is
+ * not as in struct seat; then *ret_seat is as it was. */
 int seat_make(const char *name, const char *address, uint64_t incarnation, uint64_t disk, struct seat *ret_seat);
 /* Are name and address as in struct seat? Incarnation and disk are anything. */
 bool seat_is_valid(const struct seat *seat);
@@ -48,14 +48,15 @@ uint32_t roster_find_seat(const struct roster *roster, const struct seat *seat);
 bool roster_has_same_seats(const struct roster *roster, const struct roster *other);
 /* Are they equal in everything? */
 bool roster_is_equal(const struct roster *roster, const struct roster *other);
-/* 0: a view that can be. EDIT_ERROR_RANGE: more than capacity members or none, or a view number 0. EDIT_ERROR_MALFORMED: a seat that is
- * not valid, a name twice, a holder or fanout that does not fit. */
+/* 0: a view that can be. EDIT_ERROR_RANGE: more than capacity members or none, or a view number 0. EDIT_ERROR_MALFORMED: a
+ * seat that is not valid, a name twice, a holder or fanout that does not fit. */
 int roster_check(const struct roster *roster, uint32_t capacity);
 /* Copies into the memory of `to`, which has room for from->count seats. */
 void roster_copy(struct roster *to, const struct roster *from);
 /* The fanout for a number of members: the wanted one if it makes whole groups, otherwise a flat ring. */
 uint32_t roster_fanout(uint32_t count, uint32_t wanted);
-/* Are the members with has[rank] (of count) more than half, or exactly half with the tie-holder? Two such sets share a member. */
+/* Are the members with has[rank] (of count) more than half, or exactly half with the tie-holder? Two such sets share a
+ * member. */
 bool roster_is_quorum(const struct roster *roster, const bool *has);
 /* Ranks of a member's neighbours in the ring, or in its group and across groups, each once. Returns how many. */
 size_t roster_neighbours(const struct roster *roster, uint32_t rank, uint32_t ret_ranks[ROAD_COUNT]);

@@ -1,4 +1,4 @@
-/* The choice of a roster. The order is searched depth first, candidates in their present order, so that what need not move stays. */
+/* The choice of a roster. The order is searched depth first, candidates in their present order: what need not move stays. */
 
 #include <string.h>
 
@@ -133,7 +133,8 @@ static bool fill(struct table *table, const struct places *places, uint32_t plac
 
 static bool find_order(struct table *table)
 {
-	const struct places places = {.peers = table->count, .fanout = roster_fanout(table->count, table->seating->fanout), .shards = 1};
+	const struct places places = {.peers = table->count, .fanout = roster_fanout(table->count, table->seating->fanout),
+			.shards = 1};
 	uint32_t place = 0;
 	/* enough for the first order if nothing is wrong with it: the search ends when nobody is left who does not hear */
 	table->tries_left = table->tries_left > table->count ? table->tries_left : table->count;

@@ -1,9 +1,9 @@
 #ifndef EDIT_CORE_SEATING_H
 #define EDIT_CORE_SEATING_H
 
-/* Who a proposer wants in the next view, and in which order: a pure choice from what the promises have told. Members that have promised
- * stay, except leavers; joiners are appended; ring neighbours that cannot hear each other get other neighbours, and only if no order
- * does that one of them has to go. */
+/* Who a proposer wants in the next view, and in which order: a pure choice from what the promises have told. Members that
+ * have promised stay, except leavers; joiners are appended; ring neighbours that cannot hear each other get other
+ * neighbours, and only if no order does that one of them has to go. */
 
 #include "core/decree.h"
 
@@ -29,9 +29,9 @@ struct seating {
 
 /* Bytes of struct seating's block, a multiple of 64. */
 size_t seating_size(uint32_t capacity);
-/* Chooses into ret_next (room for capacity seats; number: the next). true: it differs from the present view in more than incarnations
- * that were not known before. false: it does not, or nobody is left (count 0). Deterministic; the search for an order ends after a
- * bounded number of tries, as if there were none. */
+/* Chooses into ret_next (room for capacity seats; number: the next). true: it differs from the present view in more than
+ * incarnations that were not known before. false: it does not, or nobody is left (count 0). Deterministic; the search for
+ * an order ends after a bounded number of tries, as if there were none. */
 bool seating_choose(const struct seating *seating, struct roster *ret_next);
 
 #endif

@@ -1,10 +1,10 @@
 #ifndef EDIT_CORE_VOTE_H
 #define EDIT_CORE_VOTE_H
 
-/* A member's vote on who is in the next view: the acceptor of single-decree Paxos. These few numbers are all that a member must never
- * forget; whoever holds a struct vote writes it to a disk before anybody hears of what it says. A vote belongs to one member and one
- * disk, whichever start of the daemon casts it: who has lost the file is no voter, and a copy of an old file must never be put in its
- * place.
+/* A member's vote on who is in the next view: the acceptor of single-decree Paxos. These few numbers are all that a member
+ * must never forget; whoever holds a struct vote writes it to a disk before anybody hears of what it says. A vote belongs
+ * to one member and one disk, whichever start of the daemon casts it: who has lost the file is no voter, and a copy of an
+ * old file must never be put in its place.
  *
  * A ballot is a counter and the rank of the one member that may use it, ordered as one number; 0 is none. */
 
@@ -46,7 +46,8 @@ size_t vote_size(uint32_t capacity);
 void vote_init(struct vote *vote, void *block, uint32_t capacity);
 /* Takes over what was read from a disk. */
 void vote_copy(struct vote *to, const struct vote *from);
-/* What stands in a file is from outside: 0 if it can be a vote; otherwise an error of roster_check, or EDIT_ERROR_MALFORMED. */
+/* What stands in a file is from outside: 0 if it can be a vote; otherwise an error of roster_check, or
+ * EDIT_ERROR_MALFORMED. */
 int vote_check(const struct vote *vote, uint32_t capacity);
 /* A view begins in which nothing has been promised or accepted yet; the disk stays. */
 void vote_begin(struct vote *vote, const struct roster *roster, bool is_voter);

@@ -124,7 +124,8 @@ static void see_words(struct assembly *assembly, uint32_t member, const struct d
 	if (decree->kind == DECREE_PROMISE)
 		is_there &= file->accepted_ballot == decree->accepted_ballot;
 	if (!is_there)
-		fault(assembly, "%c says kind %d of view %llu, which is not on its disk", 'a' + member, decree->kind, (unsigned long long)decree->view);
+		fault(assembly, "%c says kind %d of view %llu, which is not on its disk", 'a' + member, decree->kind,
+				(unsigned long long)decree->view);
 }
 
 static void see_install(struct assembly *assembly, uint32_t member, const struct roster *roster)
@@ -132,7 +133,8 @@ static void see_install(struct assembly *assembly, uint32_t member, const struct
 	struct delegate *delegate = &assembly->delegates[member];
 	see_roster(assembly, roster);
 	if (roster->number < delegate->installed || (roster->number == delegate->installed && roster->number > 1))
-		fault(assembly, "%c goes back from view %llu to %llu", 'a' + member, (unsigned long long)delegate->installed, (unsigned long long)roster->number);
+		fault(assembly, "%c goes back from view %llu to %llu", 'a' + member, (unsigned long long)delegate->installed,
+				(unsigned long long)roster->number);
 	if (!delegate->has_file || !delegate->file.is_voter || delegate->file.roster.number != roster->number)
 		fault(assembly, "%c is in view %llu, which is not on its disk", 'a' + member, (unsigned long long)roster->number);
 	if (roster_find_seat(roster, &delegate->council.config.self) == roster->count)
@@ -148,7 +150,8 @@ static void persist(struct assembly *assembly, uint32_t member, const struct vot
 	struct delegate *delegate = &assembly->delegates[member];
 	vote_copy(&delegate->writing, vote);
 	delegate->writes = true;
-	heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + dice_between(&assembly->dice, 0, assembly->disk_us),
+	heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + dice_between(&assembly->dice, 0,
+			assembly->disk_us),
 						       .kind = PERSISTED, .rank = member, .life = delegate->life});
 }
 
@@ -157,7 +160,8 @@ static void come_out(struct assembly *assembly, uint32_t member)
 	struct delegate *delegate = &assembly->delegates[member];
 	delegate->is_out = true;
 	if (!delegate->leaves)
-		heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + 200000, .kind = KNOCK, .rank = member, .life = delegate->life});
+		heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + 200000, .kind = KNOCK, .rank = member,
+				.life = delegate->life});
 }
 
 static void carry_out(struct assembly *assembly, uint32_t member, uint32_t from)
@@ -198,7 +202,8 @@ static void step(struct assembly *assembly, uint32_t member, struct council_even
 }
 
 /* Ring frames of the same view come through. */
-static bool hears(const struct assembly *assembly, uint32_t member, uint32_t other, const struct roster *roster, uint32_t rank)
+static bool hears(const struct assembly *assembly, uint32_t member, uint32_t other, const struct roster *roster,
+		uint32_t rank)
 {
 	const struct delegate *them = &assembly->delegates[other];
 	return them->is_live && !them->is_out && them->installed == roster->number && !assembly->cut[other][member] &&
@@ -224,7 +229,8 @@ static void watch(struct assembly *assembly, uint32_t member)
 		delegate->is_doubted[other] = is_doubted;
 		char name[SEAT_NAME_BYTES];
 		memcpy(name, roster->seats[neighbours[i]].name, sizeof name);
-		step(assembly, member, (struct council_event){.kind = is_doubted ? COUNCIL_EVENT_DOUBT : COUNCIL_EVENT_HEARD, .name = name}, member);
+		step(assembly, member, (struct council_event){.kind = is_doubted ? COUNCIL_EVENT_DOUBT : COUNCIL_EVENT_HEARD,
+				.name = name}, member);
 	}
 }
 
@@ -240,7 +246,8 @@ static bool may_join(const struct assembly *assembly, uint32_t member, const str
 
 void assembly_deliver(struct assembly *assembly, uint32_t from, uint32_t to, const struct decree *decree)
 {
-	if (!assembly->delegates[to].is_live || (decree->kind == DECREE_JOIN && decree_check(decree, ASSEMBLY_MAX) == 0 && !may_join(assembly, to, decree)))
+	if (!assembly->delegates[to].is_live || (decree->kind == DECREE_JOIN && decree_check(decree, ASSEMBLY_MAX) == 0 &&
+			!may_join(assembly, to, decree)))
 		return;
 	step(assembly, to, (struct council_event){.kind = COUNCIL_EVENT_DECREE, .decree = decree}, from);
 }
@@ -303,7 +310,8 @@ void assembly_start(struct assembly *assembly, uint32_t member)
 		seats[rank] = seat_of(delegate->has_begun ? member_of(today->seats[rank].name) : rank, 0, 0);
 	assembly->incarnations++;
 	const struct council_config config = {
-		.self = seat_of(member, assembly->incarnations, delegate->has_file ? delegate->file.disk : assembly->incarnations + 1000000),
+		.self = seat_of(member, assembly->incarnations,
+				delegate->has_file ? delegate->file.disk : assembly->incarnations + 1000000),
 		.list = &list, .vote = delegate->has_file ? &delegate->file : NULL,
 		.capacity = ASSEMBLY_MAX, .fanout = assembly->fanout, .patience_us = 200000, .gather_us = 500000, .rank_us = 50000};
 	CHECK(!delegate->is_live);
@@ -318,7 +326,8 @@ void assembly_start(struct assembly *assembly, uint32_t member)
 	delegate->life++;
 	assembly->restarts += delegate->life > 1;
 	step(assembly, member, (struct council_event){.kind = COUNCIL_EVENT_TICK}, member);
-	heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us, .kind = WATCH, .rank = member, .life = delegate->life});
+	heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us, .kind = WATCH, .rank = member,
+			.life = delegate->life});
 	if (delegate->has_begun || member >= assembly->count)
 		step(assembly, member, (struct council_event){.kind = COUNCIL_EVENT_JOIN}, member);
 }
@@ -402,7 +411,8 @@ static void happen(struct assembly *assembly, const struct heap_entry *entry)
 		step(assembly, entry->rank, (struct council_event){.kind = COUNCIL_EVENT_TICK}, entry->rank);
 	} else if (entry->kind == WATCH) {
 		watch(assembly, entry->rank);
-		heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + WATCH_US, .kind = WATCH, .rank = entry->rank, .life = entry->life});
+		heap_push(&assembly->heap, (struct heap_entry){.time_us = assembly->now_us + WATCH_US, .kind = WATCH,
+				.rank = entry->rank, .life = entry->life});
 	} else if (entry->kind == KNOCK && delegate->is_out && !delegate->leaves) {
 		step(assembly, entry->rank, (struct council_event){.kind = COUNCIL_EVENT_JOIN}, entry->rank);
 	}

@@ -1,11 +1,12 @@
 #ifndef EDIT_TESTS_ASSEMBLY_H
 #define EDIT_TESTS_ASSEMBLY_H
 
-/* A world of councils in virtual time, from one seed: daemons with disks, a network that loses, repeats and delays, and what a driver
- * does: heartbeats between ring neighbours, JOIN after a start or when dropped. Members are "a", "b", ...; one daemon each.
+/* A world of councils in virtual time, from one seed: daemons with disks, a network that loses, repeats and delays, and
+ * what a driver does: heartbeats between ring neighbours, JOIN after a start or when dropped. Members are "a", "b", ...;
+ * one daemon each.
  *
- * Checked at every action: nothing is said that is not on the disk; one roster per view number; views only grow; nobody asks to be woken
- * without end. */
+ * Checked at every action: nothing is said that is not on the disk; one roster per view number; views only grow; nobody
+ * asks to be woken without end. */
 
 #include "core/council.h"
 #include "sim/dice.h"
@@ -59,8 +60,8 @@ struct assembly {
 struct assembly *assembly_open(uint64_t seed, uint32_t count, uint32_t fanout);
 /* Releases everything. */
 void assembly_close(struct assembly *assembly);
-/* Starts a daemon, with what its disk holds. One that has begun, or is not in view 1, says JOIN; if its disk is lost, the config names
- * the members of today. */
+/* Starts a daemon, with what its disk holds. One that has begun, or is not in view 1, says JOIN; if its disk is lost, the
+ * config names the members of today. */
 void assembly_start(struct assembly *assembly, uint32_t member);
 /* All of view 1, complete. */
 void assembly_begin(struct assembly *assembly);
@@ -80,7 +81,8 @@ void assembly_cut(struct assembly *assembly, uint32_t one, uint32_t other, bool 
 void assembly_run(struct assembly *assembly, uint64_t us);
 /* Hands a message to a daemon as if it had come from `from`. */
 void assembly_deliver(struct assembly *assembly, uint32_t from, uint32_t to, const struct decree *decree);
-/* The view in force at a member, in ring order, the tie-holder as a capital letter: "Abd"; "-": none, or not live. ret has room for ASSEMBLY_MAX + 1 bytes. */
+/* The view in force at a member, in ring order, the tie-holder as a capital letter: "Abd"; "-": none, or not live. ret has
+ * room for ASSEMBLY_MAX + 1 bytes. */
 const char *assembly_view(const struct assembly *assembly, uint32_t member, char *ret);
 /* Counts of all daemons, also of those that are no more. */
 struct council_counts assembly_counts(const struct assembly *assembly);

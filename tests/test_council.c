@@ -67,7 +67,8 @@ static const char *name_of(uint32_t member)
 
 static struct decree word(const struct assembly *world, uint32_t from, enum decree_kind kind, uint64_t view, uint64_t ballot)
 {
-	return (struct decree){.kind = kind, .sender = name_of(from), .incarnation = world->delegates[from].council.config.self.incarnation, .disk = 9000 + from,
+	return (struct decree){.kind = kind, .sender = name_of(from),
+			.incarnation = world->delegates[from].council.config.self.incarnation, .disk = 9000 + from,
 			       .view = view, .ballot = ballot};
 }
 
@@ -217,7 +218,8 @@ static void promise_survives_a_restart(void **state)
 {
 	(void)state;
 	struct assembly *world = begin(3);
-	struct decree high = word(world, B, DECREE_PREPARE, 1, ballot_make(5, B)), low = word(world, C, DECREE_PREPARE, 1, ballot_make(4, C));
+	struct decree high = word(world, B, DECREE_PREPARE, 1, ballot_make(5, B)), low = word(world, C, DECREE_PREPARE, 1,
+			ballot_make(4, C));
 	assembly_deliver(world, B, A, &high);
 	run(world, 50000);
 	assert_int_equal(world->sent[DECREE_PROMISE], 1);

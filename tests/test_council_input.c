@@ -68,7 +68,8 @@ static int tear_down(void **state)
 
 static struct decree good(struct fixture *f, enum decree_kind kind)
 {
-	struct decree decree = {.kind = kind, .sender = f->seats[0].name, .incarnation = 9, .disk = 8, .view = kind == DECREE_DECIDED ? 2 : 1,
+	struct decree decree = {.kind = kind, .sender = f->seats[0].name, .incarnation = 9, .disk = 8,
+			.view = kind == DECREE_DECIDED ? 2 : 1,
 				.ballot = ballot_make(3, 0), .roster = f->next, .address = f->seats[0].address, .refusal = DECREE_REFUSAL_FULL};
 	return decree;
 }
@@ -181,7 +182,8 @@ static void seat_is_made_of_good_texts_only(void **state)
 static void vote_that_cannot_be_is_refused(void **state)
 {
 	struct fixture *f = *state;
-	struct vote vote = {.roster = f->list, .accepted = f->next, .disk = 1, .is_voter = true, .promised = ballot_make(4, 1), .accepted_ballot = ballot_make(3, 2)};
+	struct vote vote = {.roster = f->list, .accepted = f->next, .disk = 1, .is_voter = true, .promised = ballot_make(4,
+			1), .accepted_ballot = ballot_make(3, 2)};
 	assert_int_equal(vote_check(&vote, CAPACITY), 0);
 	struct vote bad = vote;
 	bad.promised = ballot_make(2, 1); /* less than what was accepted */
@@ -210,7 +212,8 @@ static void vote_that_cannot_be_is_refused(void **state)
 static void say_join(struct fixture *f, const char *name)
 {
 	const struct seat joiner = seat(name, 5);
-	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .disk = 6, .view = 1, .address = joiner.address};
+	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .disk = 6, .view = 1,
+			.address = joiner.address};
 	step(f, COUNCIL_EVENT_DECREE, &join);
 }
 
@@ -306,7 +309,8 @@ static void value_is_who_promised_without_leavers_and_with_joiners(void **state)
 	struct opinion opinions[SEATS] = {present(1), present(2), {.is_present = false}, present(4)};
 	bool leaving[SEATS] = {false};
 	struct seat joins[2] = {seat("e", 8), seat("c", 9)};
-	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .capacity = CAPACITY, .block = f->seating};
+	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .capacity = CAPACITY,
+			.block = f->seating};
 	assert_true(seating_choose(&seating, &f->next));
 	assert_int_equal(f->next.count, 3);
 	assert_int_equal(f->next.number, 2);
@@ -328,7 +332,8 @@ static void view_in_which_nothing_changes_is_not_proposed(void **state)
 	struct fixture *f = *state;
 	struct opinion opinions[SEATS] = {present(1), present(2), present(3), present(4)};
 	bool leaving[SEATS] = {false};
-	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .capacity = CAPACITY, .block = f->seating};
+	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .capacity = CAPACITY,
+			.block = f->seating};
 	assert_false(seating_choose(&seating, &f->next));
 	for (int i = 0; i < 4; i++)
 		f->seats[i].incarnation = opinions[i].incarnation;
@@ -346,7 +351,8 @@ static void doubts_about_an_earlier_start_do_not_count(void **state)
 	struct opinion opinions[SEATS] = {present(1), present(2), present(3), present(4)};
 	bool leaving[SEATS] = {false};
 	struct seat join = seat("c", 9);
-	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .joins = &join, .join_count = 1, .capacity = CAPACITY, .block = f->seating};
+	struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .joins = &join,
+			.join_count = 1, .capacity = CAPACITY, .block = f->seating};
 	doubt(opinions, 1, 2);
 	doubt(opinions, 3, 2);
 	assert_true(seating_choose(&seating, &f->next));
@@ -355,8 +361,8 @@ static void doubts_about_an_earlier_start_do_not_count(void **state)
 		assert_true(seat_is_of(&f->next.seats[rank], f->seats[rank].name));
 }
 
-/* In rings and rings of rings of all sizes, with random doubts: what comes out has no bad pair as neighbours, and nobody is dropped if a
- * full order exists (small ones: all are tried here, too). */
+/* In rings and rings of rings of all sizes, with random doubts: what comes out has no bad pair as neighbours, and nobody
+ * is dropped if a full order exists (small ones: all are tried here, too). */
 static bool is_good(const struct roster *roster, const struct roster *now, const struct opinion *opinions)
 {
 	for (uint32_t i = 0; i < roster->count; i++)
@@ -401,14 +407,16 @@ static void order_without_bad_neighbours_is_found_if_there_is_one(void **state)
 			f->seats[rank] = seat(name, rank + 1);
 			opinions[rank] = present(rank + 1);
 		}
-		f->list = (struct roster){.number = 1, .count = count, .holder = (uint32_t)run % count, .fanout = roster_fanout(count, fanout), .seats = f->seats};
+		f->list = (struct roster){.number = 1, .count = count, .holder = (uint32_t)run % count,
+				.fanout = roster_fanout(count, fanout), .seats = f->seats};
 		for (uint32_t i = 0; i < 1 + count / 3; i++) {
 			random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
 			uint32_t one = (uint32_t)(random >> 33) % count, other = (uint32_t)(random >> 48) % count;
 			if (one != other && opinions[one].doubt_count < DOUBT_COUNT_MAX)
 				doubt(opinions, one, other);
 		}
-		const struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .fanout = fanout, .capacity = CAPACITY, .block = f->seating};
+		const struct seating seating = {.now = &f->list, .opinions = opinions, .leaving = leaving, .fanout = fanout,
+				.capacity = CAPACITY, .block = f->seating};
 		bool is_other = seating_choose(&seating, &f->next);
 		assert_int_equal(roster_check(&f->next, CAPACITY), 0);
 		assert_true(is_good(&f->next, &f->list, opinions));

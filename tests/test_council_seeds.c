@@ -1,7 +1,8 @@
-/* Councils under everything that can go wrong, drawn from seeds: tests/assembly.h has the laws. In the end faults stop, the dead come back,
- * and all must be in one view within bounded time, unless too many voters have lost their disks for ever.
+/* Councils under everything that can go wrong, drawn from seeds: tests/assembly.h has the laws. In the end faults stop,
+ * the dead come back, and all must be in one view within bounded time, unless too many voters have lost their disks for
+ * ever.
  *
- *     build/tests/test_council_seeds [SEEDS [FIRST]]   (default 5000 from 1) */
+ * build/tests/test_council_seeds [SEEDS [FIRST]]   (default 5000 from 1) */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +107,8 @@ static void show(const struct assembly *world, uint32_t members, uint64_t seed, 
 	printf("seed %llu, at %.3f s: %s\n", (unsigned long long)seed, (double)world->now_us / 1e6, what);
 	for (uint32_t member = 0; member < members; member++) {
 		const struct council *council = &world->delegates[member].council;
-		printf("  %c: view %llu %s, knows %llu, voter %d, promised %llx, accepted %llx, stage %d, reason at %lld us\n", 'a' + member,
+		printf("  %c: view %llu %s, knows %llu, voter %d, promised %llx, accepted %llx, stage %d, reason at %lld us\n",
+				'a' + member,
 		       (unsigned long long)world->delegates[member].installed, assembly_view(world, member, view),
 		       (unsigned long long)council->vote.roster.number, council->vote.is_voter, (unsigned long long)council->vote.promised,
 		       (unsigned long long)council->vote.accepted_ballot, council->stage, (long long)council->propose_at_us);
@@ -169,7 +171,8 @@ static void all_who_live_end_in_one_view_and_no_view_has_two_rosters(void **stat
 	struct coverage coverage = {0};
 	for (uint64_t seed = seed_first; seed < seed_first + seed_count; seed++)
 		assert_true(run_seed(seed, &coverage));
-	printf("%llu seeds: %llu views, %llu attempts, %llu gave way, %llu adopted, %llu reordered, %llu restarts, %llu asked, %llu relayed, "
+	printf("%llu seeds: %llu views, %llu attempts, %llu gave way, %llu adopted, %llu reordered, %llu restarts, "
+	       "%llu asked, %llu relayed, "
 	       "%llu disks lost, %llu left, %llu stranded\n",
 	       (unsigned long long)seed_count, (unsigned long long)coverage.views, (unsigned long long)coverage.attempts,
 	       (unsigned long long)coverage.given_way, (unsigned long long)coverage.adopted, (unsigned long long)coverage.reordered,

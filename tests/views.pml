@@ -1,12 +1,12 @@
 /* Model of how the next view is decided: the acceptor's rules of core/vote.c and the proposer's of core/proposer.c.
  *
- * Two proposers, of ballots that differ, among MEMBERS acceptors. Messages are kept for ever and may be taken by anybody at any time, any
- * number of times or never: that is loss, delay, repetition and reordering in one. An acceptor may die at any moment; what it says is
- * what its disk holds, and that is all that it knows after its next start. A proposer may stop at any moment.
+ * Two proposers, of ballots that differ, among MEMBERS acceptors. Messages are kept for ever and may be taken by anybody at any
+ * time, any number of times or never: that is loss, delay, repetition and reordering in one. An acceptor may die at any moment;
+ * what it says is what its disk holds, and that is all that it knows after its next start. A proposer may stop at any moment.
  *
  * Claim: at most one value is chosen. A value is chosen when a quorum has accepted it under one ballot, whoever knows.
  *
- * tests/test_views.py searches all states. MEMBERS and BALLOTS set the size; each FAULT_... plants a fault, which must be found:
+ * tests/test_views.py searches all states. MEMBERS and BALLOTS set the size; each FAULT_... plants a fault that must be found:
  *
  * FAULT_MEMORY  a promise is said before the disk has it
  * FAULT_TIE     half of the members are a quorum, whoever they are
@@ -104,7 +104,8 @@ end:	do
 	od
 }
 
-/* Tries its ballots one after the other; each with the value of the highest ballot that a quorum tells of, otherwise with its own. */
+/* Tries its ballots one after the other; each with the value of the highest ballot that a quorum tells of, otherwise with
+ * its own. */
 proctype proposer(byte me)
 {
 	byte b = 1 + me, m, best;
