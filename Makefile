@@ -33,7 +33,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width
-CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node
+CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part round node
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts folder run snapshot manifest checkpoint restore consent recovery changes rounds history \
@@ -47,20 +47,20 @@ SIM    := heap parcel trainee formula share ledger ballot trace setup citizen st
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_row test_collective test_mesh test_node test_node_trouble test_part \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh test_node test_node_trouble test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
           test_config test_transport test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
-HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_worker_tools.py test_join.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
-           test_library.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
+           test_library.py test_views.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
