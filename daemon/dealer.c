@@ -61,7 +61,7 @@ static const char *state_text(const struct dealer *dealer)
 	switch (dealer->handshake.state) {
 	case HANDSHAKE_FINE: return "";
 	case HANDSHAKE_WRONG_KEY:
-		return "it ends every handshake: its key is not the one that node.keys here has of it, or it has no connections left";
+		return "it ends every handshake: its key is not the one that node.keys here has of it (or it has none, or no connections left)";
 	case HANDSHAKE_KEY_REFUSED: return "it does not know the key of this node: what node.keys there has of it is another";
 	case HANDSHAKE_OTHER_MECHANISM:
 		return dealer->keyring ? "it has no keys and does not encrypt (node.curve, node.keys there)"
