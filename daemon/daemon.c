@@ -390,7 +390,7 @@ static int open_lock(struct daemon *daemon)
 	struct line line;
 	pid_t holder = 0;
 	const char *folder = config_text(&daemon->config, NODE_RUNTIME_DIR);
-	if (mkdir(folder, 0750) != 0 && errno != EEXIST) {
+	if (mkdir(folder, 0751) != 0 && errno != EEXIST) {
 		line_fail(&line, EDIT_ERROR_INVALID, "node.runtime_dir: %s cannot be made (%s)", folder,
 			  strerror(errno));
 		return fail(EDIT_ERROR_SYSTEM, line.text);
