@@ -148,7 +148,7 @@ static int find_curve(struct config *config, const char *file, struct line *why)
 	config->is_encrypted = lstat(path, &found) == 0;
 	if (config->is_encrypted || errno == ENOENT || errno == ENOTDIR)
 		return 0;
-	return line_fail(why, EDIT_ERROR_INVALID, "%s: node.keys: %s cannot be looked at (%s); without keys, say node.curve = no", file,
+	return line_fail(why, EDIT_ERROR_INVALID, "%s: node.keys: %s cannot be looked at (%s): not the user of editd or root? Without keys, say node.curve = no", file,
 			 path, strerror(errno));
 }
 

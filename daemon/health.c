@@ -31,6 +31,9 @@ static const char *find_lost(const struct config *config, const struct lock *loc
 	const char *control = config->control + strlen("ipc://");
 	if (control[0] != '@' && lstat(control, &found) != 0)
 		return control;
+	if (config_text(config, CONTROL_READ_GROUP)[0] &&
+	    lstat(config_runtime_path(config, CONTROL_READ_SOCKET, path, size), &found) != 0)
+		return path;
 	for (size_t i = 0; i < (has_run ? 3 : 1); i++)
 		if (lstat(config_runtime_path(config, names[i], path, size), &found) != 0)
 			return path;
