@@ -34,9 +34,10 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width
 CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part round node
-PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log members config lock notify gate transport worker_port state difference facts folder run snapshot manifest checkpoint restore consent recovery changes rounds history \
+DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
+          checkpoint restore consent recovery changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
@@ -44,14 +45,14 @@ TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights 
           join sample train_options member train
 SIM    := heap parcel trainee formula share ledger ballot trace setup citizen stage mishap world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
-CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
-          steer wait
+CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
+          steer wait keygen
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh test_node test_node_trouble test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_transport test_changes test_lock test_history test_state test_consent test_restore \
+          test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
 HELPERS := near assembly lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
@@ -64,7 +65,7 @@ SCRIPTS := test_worker_tools.py test_join.py test_training.py test_edit_sim.py t
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
-CTL_LIBS    := -lzmq -lprotobuf-c -ljansson -lm
+CTL_LIBS    := -lzmq -lprotobuf-c -ljansson -linih -lm
 SIM_LIBS    := -linih $(WORKER_LIBS)
 TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 

@@ -69,6 +69,7 @@ enum refusal {
 	REFUSAL_VERSION,       /* protocol version differs */
 	REFUSAL_RESTARTED,     /* the ring has begun rounds with another incarnation of this member */
 	REFUSAL_STRANGER,      /* the name is not that of a neighbour */
+	REFUSAL_KEY,           /* the connection's key is not that of the member with this name */
 	REFUSAL_END
 };
 

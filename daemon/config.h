@@ -27,6 +27,7 @@ struct config {
 	char **mates;                /* [shards] names of the own row, by column: the own replica; names borrowed */
 	const char *listen;          /* tcp: where the ring's frames come in */
 	const char *shard_listen;    /* tcp: where those of the own row may come in too; NULL: nowhere else */
+	bool is_encrypted;           /* frames between members: by node.curve, or because there is a secret key */
 	char control[SETTING_TEXT_MAX + 1]; /* address of the control socket */
 };
 
