@@ -11,9 +11,10 @@
  * which is not taken for an answer but passed on as the cause, and all begin again. */
 
 #include "core/event.h"
+#include "core/places.h"
 #include "proto/text.h"
 
-enum { CONSENT_HELD_MAX = 16, CONSENT_NEIGHBOURS_MAX = 6, CONSENT_FACTS_MAX = CONSENT_HELD_MAX + 4 };
+enum { CONSENT_HELD_MAX = 16, CONSENT_NEIGHBOURS_MAX = ROAD_COUNT, CONSENT_FACTS_MAX = CONSENT_HELD_MAX + 4 };
 
 /* What can be gone on from: a round with the hash of its anchor; round 0 stands for beginning anew. */
 struct consent_entry {

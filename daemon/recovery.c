@@ -90,7 +90,7 @@ static void agree(struct recovery *recovery)
 void recovery_open(struct recovery *recovery, const struct config *config, struct transport *transport, uint64_t incarnation)
 {
 	struct consent_entry held[CONSENT_HELD_MAX];
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	char path[CONFIG_PATH_MAX];
 	size_t count = 1;
 	*recovery = (struct recovery){.config = config, .transport = transport, .incarnation = incarnation};
