@@ -32,8 +32,8 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
-PLAIN  := base option event layer width
-CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node
+PLAIN  := base option event layer width node_config
+CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node_rings node node_look
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \

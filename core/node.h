@@ -5,36 +5,10 @@
  * and carries out actions. The same function runs under editd and under the simulator. */
 
 #include "core/event.h"
-#include "core/layer.h"
+#include "core/node_config.h"
 #include "core/penalty.h"
 
 struct node;
-
-struct node_config {
-	uint32_t rank, member_count;    /* in the ring; 1 <= member_count <= MEMBER_COUNT_MAX */
-	uint32_t column, shards;        /* of a mesh: the piece of every layer that this node holds, pieces; shards 0 and 1: no mesh.
-					 * Rank in the mesh: rank x shards + column */
-	uint32_t fanout;                /* members of a group of the ring, at least 2 and a divisor of member_count; 0 or member_count: the
-					 * ring is flat */
-	uint64_t incarnation;           /* random, not 0 */
-	const char *const *names;       /* [member_count] of the ring's members (with a mesh: those of the same column) in order; must
-					 * outlive the node */
-	const char *const *mates;       /* [shards] names of the nodes of this replica; the same */
-	const struct fact *facts;       /* [fact_count]; must outlive the node */
-	size_t fact_count;
-	const struct layer *layers;     /* [layer_count] of a mesh: the own pieces; must outlive the node */
-	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
-	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
-	bool finished;                  /* the run had ended before this start */
-	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the
-					 * result of its last offer was not added): it is given the anchor with its next offer */
-	const struct detector *detectors; /* [layer_count] or NULL for fresh ones */
-	struct ring_settings settings;
-	uint64_t heartbeat_us;          /* interval of heartbeats: 1 s */
-	uint64_t silence_us;            /* a neighbour not heard for so long is down: 3 s */
-	uint64_t retry_us;              /* an unacknowledged ring stream frame is sent again after this: 1 s, doubling to 8 s */
-	size_t window_max_bytes;        /* bound of wire.window on this node (memory); 0: none */
-};
 
 /* Bytes of the block that node_init needs, a multiple of 64; includes the work buffers (prefetch of `settings` plus 2 layers of the
  * largest size). A later `sync.prefetch` above that of the config is served with the buffers there are. */
