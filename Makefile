@@ -33,7 +33,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width node_config
-CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node_rings node node_look
+CORE   := vec penalty outer ring link view places circle row collective proposal sync part heal standing round node_rings node node_look
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
@@ -47,7 +47,7 @@ SIM    := heap parcel trainee formula share ledger ballot trace setup citizen st
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
           steer wait
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_row test_collective test_mesh test_node test_node_trouble test_part \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_row test_collective test_mesh test_node test_node_trouble test_node_views test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \

@@ -5,8 +5,10 @@
 
 #include "core/node.h"
 #include "core/node_rings.h"
+#include "core/heal.h"
 #include "core/part.h"
 #include "core/round.h"
+#include "core/standing.h"
 
 #define SEND_MAX 128         /* frames of one stream in one step */
 #define STALL_REPEAT 20      /* a stall is noted again after silence_us times this */
@@ -17,6 +19,8 @@ static struct sync_config sync_config_of(const struct node_config *config)
 {
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
+				    .view = node_view_number(config), .since = config->since,
+				    .layer_rounds = config->layer_rounds, .is_outdated = config->is_outdated,
 				    .finished = config->finished, .is_stale = config->is_stale,
 				    .detectors = config->detectors, .settings = &config->settings,
 				    .column = config->column, .shards = node_shards(config),
@@ -44,6 +48,10 @@ struct node *node_init(void *block, const struct node_config *config)
 	CHECK(config->layer_count >= 1);
 	CHECK(config->layer_count <= LAYER_COUNT_MAX);
 	CHECK(config->incarnation != 0);
+	/* The members of a mesh do not change: pieces of a replica would have to move. */
+	CHECK(node_shards(config) == 1 || node_view_number(config) == VIEW_FIRST);
+	CHECK(node_shards(config) == 1 || config->layer_rounds == NULL);
+	CHECK(node_shards(config) == 1 || !config->is_outdated);
 	struct node *node = block;
 	char *rest = (char *)block + block_part(sizeof *node);
 	memset(node, 0, sizeof *node);
@@ -61,6 +69,35 @@ struct node *node_init(void *block, const struct node_config *config)
 	return node;
 }
 
+/* Rank in the old view of the member with this name; the count of that one if it was not in it. */
+static uint32_t rank_by_name(const struct node_config *old, const char *name)
+{
+	uint32_t rank = 0;
+	for (; rank < old->member_count; rank++) {
+		const char *other = old->names[rank];
+		size_t i = 0;
+		while (name[i] != 0 && name[i] == other[i])
+			i++;
+		if (name[i] == other[i])
+			break;
+	}
+	return rank;
+}
+
+struct node *node_succeed(void *block, const struct node_config *config, const struct node *old)
+{
+	CHECK(node_view_number(config) > node_view_number(&old->config));
+	CHECK(config->layer_count == old->config.layer_count);
+	struct node *node = node_init(block, config);
+	uint32_t *from = (uint32_t *)node->sync.norms; /* scratch */
+	for (uint32_t rank = 0; rank < config->member_count; rank++)
+		from[rank] = rank_by_name(&old->config, config->names[rank]);
+	standing_inherit(&node->sync, &old->sync, from);
+	node->inherits = true;
+	node->now_us = old->now_us;
+	return node;
+}
+
 /* ---- Sending ---- */
 
 static size_t window_bytes(const struct node *node)
@@ -73,7 +110,8 @@ static bool next_chunk(struct node *node, int which, struct frame *ret_chunk)
 {
 	size_t chunk_bytes = (size_t)node->sync.settings.value[WIRE_CHUNK];
 	if (which != ROW)
-		return round_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk);
+		return heal_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk) ||
+		       round_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk);
 	const struct neighbour *right = view_side(&node->circles[ROW].view, VIEW_RIGHT);
 	return collectives_next_chunk(&node->collectives, right->collectives, chunk_bytes, window_bytes(node), ret_chunk);
 }
@@ -131,7 +169,12 @@ static void complete(struct node *node, struct actions *actions)
 		if (!node->circles[which].view.complete && node->circles[which].view.count > 1)
 			return;
 	node->complete = true;
-	actions_note(actions, (struct note){.code = NOTE_RING_COMPLETE, .a = sync_peer_count(&node->sync)});
+	actions_note(actions, (struct note){.code = NOTE_RING_COMPLETE, .a = sync_peer_count(&node->sync),
+					    .b = node_view_number(&node->config)});
+	if (node->sync.stands) {
+		standing_begin(&node->sync, node->now_us);
+		return;
+	}
 	part_begin(&node->sync, node->now_us, actions);
 }
 
@@ -146,12 +189,22 @@ static int take_in_order(struct node *node, int which, const struct message *mes
 			complete(node, actions);
 		return 0;
 	}
-	if (message->kind == MESSAGE_CHANGE)
+	if (message->kind == MESSAGE_CHANGE && sync->is_ready)
 		return sync_change(sync, &message->change, which == node_home(node), actions);
 	if (which == ROW && message->kind == MESSAGE_CHUNK)
 		return collectives_chunk(&node->collectives, &message->chunk, message->payload, node->now_us);
 	if (which == ROW)
 		return message->kind == MESSAGE_SCALAR ? sync_scalar(sync, &message->scalar, node->now_us) : EDIT_ERROR_MALFORMED;
+	const bool is_healing = message->kind == MESSAGE_CHUNK && message->chunk.phase == PHASE_HEAL;
+	if (is_healing)
+		return heal_chunk(sync, &message->chunk, which == CROSS, message->payload, node->now_us, actions);
+	switch (message->kind) {
+	case MESSAGE_STANDING: return standing_take(sync, message->standing, node->now_us);
+	case MESSAGE_HOLDING: return standing_hold(sync, &message->holding, node->now_us);
+	default: break;
+	}
+	if (!sync->is_ready)
+		return EDIT_ERROR_MALFORMED;
 	switch (message->kind) {
 	case MESSAGE_RECORD: return sync_record(sync, &message->record, node->now_us);
 	case MESSAGE_CHUNK: return round_chunk(sync, &message->chunk, which == CROSS, message->payload, node->now_us);
@@ -203,7 +256,7 @@ static uint32_t stalled_by(const struct node *node)
 {
 	const struct sync *sync = &node->sync;
 	const uint32_t nobody = sync_peer_count(sync);
-	if (!node->complete || (!sync->offered && !sync->waiting) || node->now_us - sync->progress_us < node->config.silence_us)
+	if (!node->complete || !sync->is_ready || (!sync->offered && !sync->waiting) || node->now_us - sync->progress_us < node->config.silence_us)
 		return nobody;
 	uint32_t down = node_first_down(node), waits_for = sync_waits_for(sync);
 	if (down < nobody)
@@ -238,10 +291,16 @@ static void take_event(struct node *node, const struct event *event, struct acti
 	case EVENT_OFFER: part_offer(sync, &event->offer, node->now_us); break;
 	case EVENT_GRADIENT: part_gradient(sync, event->gradient.layer_index, event->gradient.absent); break;
 	case EVENT_WANT: part_want(sync, event->wanted); break;
-	case EVENT_HASHED: sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions); break;
+	case EVENT_HASHED:
+		CHECK(event->hashed.layer_index < sync->layer_count);
+		if (sync->is_ready)
+			sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions);
+		else
+			standing_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions);
+		break;
 	case EVENT_CHANGE: {
 		struct change change = event->change;
-		int error = node->complete ? sync_propose(sync, &change, actions) : EDIT_ERROR_UNHEALTHY;
+		int error = node->complete && sync->is_ready ? sync_propose(sync, &change, actions) : EDIT_ERROR_UNHEALTHY;
 		if (error != 0)
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;
@@ -264,14 +323,17 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 		for (int which = 0; which < CIRCLE_COUNT; which++)
 			circle_begin(&node->circles[which], event->now_us);
 		/* The first interval begins here: workers train while the ring is gathering. */
-		node->sync.done_us = node->sync.part_us = event->now_us;
+		if (!node->inherits)
+			node->sync.done_us = node->sync.part_us = event->now_us;
 	}
 	tell_circles(node);
 	take_event(node, event, actions);
 	for (int which = 0; which < CIRCLE_COUNT; which++)
 		if (circle_join(&node->circles[which]) && !node->complete)
 			complete(node, actions);
-	if (node->complete) {
+	if (node->complete)
+		standing_advance(&node->sync, node->now_us, actions);
+	if (node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync)) {
 		round_advance(&node->sync, node->now_us, actions);
 		collectives_advance(&node->collectives, node->now_us, actions);
 		sync_advance_sum(&node->sync, node->now_us, actions);

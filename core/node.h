@@ -16,6 +16,13 @@ size_t node_size(const struct node_config *config);
 /* Makes a node in block (64-byte aligned, node_size bytes). Layers must hold anchor, momentum and theta of round config->round. */
 struct node *node_init(void *block, const struct node_config *config);
 
+/* Makes the node of a newer view in block, to go on from old, which is as it was and may be thrown away. Of config rank, member_count,
+ * names, fanout, view and what is this process's own count (incarnation, facts, intervals); layers must be the same memory; what this
+ * member knew before a start is taken from old. Only without a mesh. Everything that belongs to a view begins afresh; what is this
+ * member's goes on: settings, rounds of layers, detectors, the offer and the layers that the worker has not got back. The driver
+ * forgets what it owes old: hashes that were asked for, its deadline. Old's frames must be out of the transport's hands. */
+struct node *node_succeed(void *block, const struct node_config *config, const struct node *old);
+
 /* Takes one event; fills *actions. Events of one node come with now_us never going back. */
 void node_step(struct node *node, const struct event *event, struct actions *actions);
 
@@ -25,7 +32,7 @@ bool node_can_collect(const struct node *node);
 /* ---- Looking; changes nothing ---- */
 
 enum node_phase {
-	NODE_GATHERING, /* waits until all members have said hello */
+	NODE_GATHERING, /* waits until all members have said hello, and hold the same */
 	NODE_TRAINING,  /* workers step */
 	NODE_SYNCING,   /* a round is in progress here */
 	NODE_PAUSED,
@@ -82,7 +89,11 @@ double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
 uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
 /* Own detectors [layer_count], as of the last commit of each layer. */
 const struct detector *node_detector(const struct node *node, size_t layer_index);
-/* Rounds completed by a layer. */
+/* The view in which the newest thing held was committed, to be kept beside the state (struct node_config); whether all members of the
+ * present one hold the same, so that rounds go on. */
+uint64_t node_since(const struct node *node);
+bool node_is_ready(const struct node *node);
+/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
 /* Where a layer is. */
 enum node_layer_state {

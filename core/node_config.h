@@ -23,7 +23,12 @@ struct node_config {
 	size_t fact_count;
 	const struct layer *layers;     /* [layer_count] of a mesh: the own pieces; must outlive the node */
 	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
+	uint64_t view;                  /* number of the member list; 0: VIEW_FIRST */
+	uint64_t since;                 /* node_since of the state loaded; 0: none */
 	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
+	const uint64_t *layer_rounds;   /* [layer_count] of each layer's anchor and momentum, LAYER_NOTHING: nothing or damaged; NULL: all
+					 * hold `round`. Only without a mesh */
+	bool is_outdated;               /* the worker waits for theta: it is given the anchor of every layer before its first step */
 	bool finished;                  /* the run had ended before this start */
 	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the
 					 * result of its last offer was not added): it is given the anchor with its next offer */

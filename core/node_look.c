@@ -4,6 +4,7 @@
 
 #include "core/node.h"
 #include "core/node_rings.h"
+#include "core/standing.h"
 
 /* Whom of its replica the own worker waits for in the middle of a step, and since when; the number of members: nobody. */
 static uint32_t step_waits_for(const struct node *node, uint64_t *ret_since_us)
@@ -29,7 +30,7 @@ static enum node_phase phase_of(const struct node *node)
 {
 	if (node->sync.finished)
 		return NODE_FINISHED;
-	if (!node->complete)
+	if (!node->complete || !node->sync.is_ready)
 		return NODE_GATHERING;
 	if (node->sync.offered || node->sync.waiting)
 		return NODE_SYNCING;
@@ -169,6 +170,9 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 	return confirm->hash;
 }
 
+uint64_t node_since(const struct node *node) { return node->sync.since; }
+bool node_is_ready(const struct node *node) { return node->complete && node->sync.is_ready; }
+
 bool node_averages_gradients(const struct node *node)
 {
 	return node->sync.next_gradients;
@@ -183,7 +187,7 @@ const struct detector *node_detector(const struct node *node, size_t layer_index
 uint64_t node_layer_round(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);
-	return node->sync.state[layer_index].round;
+	return node->sync.state[layer_index].is_nothing ? LAYER_NOTHING : node->sync.state[layer_index].round;
 }
 
 enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)

@@ -8,7 +8,7 @@ struct circle_config node_circle_config(const struct node_config *config, int wh
 {
 	const uint32_t shards = node_shards(config), layer_count = (uint32_t)config->layer_count;
 	struct circle_config circle = {.facts = config->facts, .fact_count = config->fact_count,
-				       .incarnation = config->incarnation, .heartbeat_us = config->heartbeat_us,
+				       .incarnation = config->incarnation, .view_number = node_view_number(config), .heartbeat_us = config->heartbeat_us,
 				       .silence_us = config->silence_us, .retry_us = config->retry_us};
 	const uint32_t fanout = node_fanout(config), group = config->rank / fanout, place = config->rank % fanout;
 	circle.name_stride = 1;

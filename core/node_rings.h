@@ -23,6 +23,7 @@ struct node {
 	struct sync sync;
 	struct collectives collectives;
 	bool begun;              /* the first event has come */
+	bool inherits;           /* it goes on from another view's node */
 	bool complete;           /* so are all rings that this node is in */
 	uint64_t now_us;         /* of the last event */
 	uint64_t stall_note_at_us; /* not before */
@@ -34,6 +35,10 @@ static inline uint32_t node_shards(const struct node_config *config) { return co
 static inline uint32_t node_fanout(const struct node_config *config)
 {
 	return config->fanout == 0 ? config->member_count : config->fanout;
+}
+static inline uint64_t node_view_number(const struct node_config *config)
+{
+	return config->view == 0 ? VIEW_FIRST : config->view;
 }
 /* Rank in the mesh of the node itself. */
 static inline uint32_t node_rank(const struct node *node) { return sync_peer(&node->sync, node->sync.rank); }

@@ -205,7 +205,7 @@ static char *make_manifest(const struct checkpoint *checkpoint, const char *conf
 	json_object_set_new(root, "format", json_integer(1));
 	json_object_set_new(root, "run", json_string(config_text(run->config, NODE_RUN)));
 	json_object_set_new(root, "member", json_string(config_text(run->config, NODE_NAME)));
-	json_object_set_new(root, "view", json_integer(VIEW_NUMBER));
+	json_object_set_new(root, "view", json_integer(VIEW_FIRST));
 	json_object_set_new(root, "round", json_integer((json_int_t)checkpoint->round));
 	if (run->segment.shards > 1) {
 		json_object_set_new(root, "row", json_integer((json_int_t)run->config->row));

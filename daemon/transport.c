@@ -344,7 +344,7 @@ static void known_add(struct transport *transport, struct neighbour *neighbour, 
 static void refuse_stranger(struct transport *transport)
 {
 	struct message message = {.kind = MESSAGE_REFUSE, .from = transport->config.rank,
-				  .incarnation = transport->config.incarnation, .view = VIEW_NUMBER,
+				  .incarnation = transport->config.incarnation, .view = VIEW_FIRST,
 				  .refuse = {.reason = REFUSAL_STRANGER}};
 	transport_send(transport, transport->config.rank, &message);
 	transport->counts.stranger_frames++;

@@ -93,6 +93,8 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 	switch (action->kind) {
 	case ACTION_SEND: send_message(world, rank, action); break;
 	case ACTION_COMMITTED: hash_layer(world, rank, action); break;
+	case ACTION_HASH:
+	case ACTION_HEALED: break;
 	case ACTION_PUBLISH: publish_layer(world, rank, action); break;
 	case ACTION_SCHEDULE:
 		trainee_schedule(trainee, action->number, action->gradients);

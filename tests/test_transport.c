@@ -64,7 +64,7 @@ static struct transport *open_member(uint32_t rank, const char *to_row)
 
 static struct message message_of(uint32_t from, enum message_kind kind)
 {
-	struct message message = {.kind = kind, .from = from, .incarnation = 100 + from, .view = VIEW_NUMBER};
+	struct message message = {.kind = kind, .from = from, .incarnation = 100 + from, .view = VIEW_FIRST};
 	if (kind == MESSAGE_HELLO)
 		message.hello = (struct hello){.name = names[from]};
 	return message;
