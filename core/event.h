@@ -139,6 +139,7 @@ struct confirm {
 struct standing {
 	uint32_t origin;
 	uint64_t since;        /* the view in which the newest thing that it holds was committed; 0: none yet */
+	uint64_t ready_in;     /* bit of each of the last 64 views that it was ready in: number % 64 */
 	uint64_t round;        /* rounds completed */
 	struct ring_settings settings, next_settings; /* in force for the round in progress; for the one after that, if has_agreed */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which each was changed; 0: never */
@@ -159,9 +160,10 @@ struct holding {
 	uint32_t origin;
 	uint32_t layer_index;
 	uint64_t number;       /* of the member's words on this layer, from 1 */
+	uint64_t since;        /* the view in which that round was committed; 0: before the first */
 	uint64_t round;
 	uint64_t hash;         /* of anchor and momentum */
-	bool is_nothing;       /* it has none, or a damaged one: round and hash are 0 */
+	bool is_nothing;       /* it has none, or a damaged one: since, round and hash are 0 */
 	bool is_rolled_back;   /* the layer's round was */
 };
 

@@ -16,13 +16,14 @@ void heal_take_up(struct sync *sync, uint32_t index, struct actions *actions)
 {
 	struct sync_layer *layer = &sync->state[index];
 	bool is_next = !layer->is_nothing && layer->target_round == layer->round + 1;
-	layer->fetch_commits = layer->is_judged && is_next;
+	layer->fetch_commits = is_next && (layer->judged_in & sync_view_bit(layer->target_since)) != 0;
 	layer->is_fetched = true;
 	if (layer->fetch_commits)
 		layer->detector = layer->next; /* the round has been committed with the own record in it */
-	layer->is_judged = false;
+	layer->judged_in = 0;
 	layer->is_nothing = false;
 	layer->round = layer->target_round;
+	layer->since = layer->target_since;
 	layer->hash_due = true;
 	struct action *action = actions_add(actions, ACTION_HEALED);
 	action->layer_index = index;

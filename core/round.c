@@ -64,6 +64,7 @@ static void judge(struct sync *sync, uint32_t index, uint64_t now_us)
 	if (!sync->late)
 		layer->verdict = record.verdict;
 	layer->phase = LAYER_SCALARS;
+	layer->judged_in |= sync_view_bit(sync->view);
 	sync_file_record(sync, &record, now_us);
 }
 
@@ -279,8 +280,8 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 	layer->detector = layer->next;
 	layer->round++;
 	layer->is_rolled_back = !is_applied;
-	layer->is_judged = false;
-	sync->since = sync->view;
+	layer->judged_in = 0;
+	layer->since = sync->since = sync->view;
 	layer->record_count[layer->round % 2] = 0;
 	layer->times_us[2] = now_us - layer->mark_us;
 	layer->phase = LAYER_WORKER;

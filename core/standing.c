@@ -11,12 +11,11 @@
 
 static void inherit_layer(struct sync_layer *layer, const struct sync_layer *old)
 {
-	bool is_judged = old->is_judged || (old->phase >= LAYER_SCALARS && !old->is_nothing);
 	*layer = (struct sync_layer){
 		.phase = old->phase == LAYER_WORKER ? LAYER_WORKER : LAYER_OFFERED, .round = old->round, .buffer = NO_BUFFER,
 		.absent = old->absent, .early = old->early, .early_absent = old->early_absent, .is_made_up = old->is_made_up,
 		.rejected = old->rejected, .is_rolled_back = old->is_rolled_back, .returns = old->returns,
-		.is_nothing = old->is_nothing, .is_judged = is_judged, .is_fetched = old->is_fetched,
+		.is_nothing = old->is_nothing, .since = old->since, .judged_in = old->judged_in, .is_fetched = old->is_fetched,
 		.fetch_commits = old->fetch_commits, .verdict = old->verdict, .detector = old->detector, .next = old->next};
 	memcpy(layer->times_us, old->times_us, sizeof layer->times_us);
 }
@@ -76,6 +75,7 @@ void standing_inherit(struct sync *sync, const struct sync *old, const uint32_t 
 {
 	sync->round = old->round;
 	sync->since = old->since;
+	sync->ready_in = old->ready_in & ~sync_view_bit(sync->view); /* that bit was of a view long past */
 	sync->is_new = old->is_new && !old->is_ready;
 	sync->is_outdated = old->is_outdated;
 	sync->stands = true;
@@ -127,6 +127,7 @@ static void tell_holding(struct sync *sync, uint32_t index, uint64_t hash)
 	struct holding holding = {.origin = sync->rank, .layer_index = index, .is_nothing = layer->is_nothing,
 				  .number = sync_holding_at(sync, index, sync->rank)->number + 1};
 	if (!layer->is_nothing) {
+		holding.since = layer->since;
 		holding.round = layer->round;
 		holding.hash = hash;
 		holding.is_rolled_back = layer->is_rolled_back;
@@ -137,7 +138,7 @@ static void tell_holding(struct sync *sync, uint32_t index, uint64_t hash)
 void standing_begin(struct sync *sync, uint64_t now_us)
 {
 	struct standing own = {
-		.origin = sync->rank, .since = sync->since, .round = sync->round, .settings = sync->settings,
+		.origin = sync->rank, .since = sync->since, .ready_in = sync->ready_in, .round = sync->round, .settings = sync->settings,
 		.next_settings = sync->next_settings, .pause_round = sync->pause_round, .resume_round = sync->resume_round,
 		.checkpoint_round = sync->checkpoint_round, .taken_round = sync->taken_round, .taken = sync->taken,
 		.is_new = sync->is_new, .is_outdated = sync->is_outdated, .has_offered = sync->offered,
@@ -207,6 +208,12 @@ static void ask(struct sync *sync, uint64_t now_us, struct actions *actions)
 
 /* ---- The plan ---- */
 
+/* Whether a member has been there when what the leader holds was committed, so that its own part was in it. */
+static bool belongs(const struct standing *standing, const struct standing *leader)
+{
+	return standing->since == leader->since || (standing->ready_in & sync_view_bit(leader->since)) != 0;
+}
+
 /* Whether a leads rather than b, of a lower rank. */
 static bool leads(const struct standing *a, const struct standing *b)
 {
@@ -244,13 +251,12 @@ static const struct standing *find_leader(const struct sync *sync, bool must_fit
 }
 
 /* Of two holdings of one layer, whether a is of a newer view or round. Nothing is older than anything. */
-static int compare_age(const struct sync *sync, const struct holding *a, const struct holding *b)
+static int compare_age(const struct holding *a, const struct holding *b)
 {
-	uint64_t a_since = sync->standings[a->origin].since, b_since = sync->standings[b->origin].since;
 	if (a->is_nothing != b->is_nothing)
 		return a->is_nothing ? -1 : 1;
-	if (a_since != b_since)
-		return a_since > b_since ? 1 : -1;
+	if (a->since != b->since)
+		return a->since > b->since ? 1 : -1;
 	return a->round == b->round ? 0 : a->round > b->round ? 1 : -1;
 }
 
@@ -261,14 +267,14 @@ static bool set_target(struct sync *sync, uint32_t index)
 	const struct holding *all = sync_holding_at(sync, index, 0), *newest = all, *best = NULL;
 	uint32_t most = 0;
 	for (uint32_t rank = 1; rank < sync->count; rank++)
-		if (compare_age(sync, &all[rank], newest) > 0)
+		if (compare_age(&all[rank], newest) > 0)
 			newest = &all[rank];
 	for (uint32_t rank = 0; rank < sync->count && !newest->is_nothing; rank++) {
 		uint32_t count = 0;
-		if (compare_age(sync, &all[rank], newest) != 0 || (best != NULL && all[rank].hash == best->hash))
+		if (compare_age(&all[rank], newest) != 0 || (best != NULL && all[rank].hash == best->hash))
 			continue;
 		for (uint32_t other = rank; other < sync->count; other++)
-			count += compare_age(sync, &all[other], newest) == 0 && all[other].hash == all[rank].hash;
+			count += compare_age(&all[other], newest) == 0 && all[other].hash == all[rank].hash;
 		if (count > most) {
 			most = count;
 			best = &all[rank];
@@ -278,6 +284,7 @@ static bool set_target(struct sync *sync, uint32_t index)
 		return false;
 	layer->target_round = best->round;
 	layer->target_hash = best->hash;
+	layer->target_since = best->since;
 	if (best->origin != sync->rank)
 		layer->is_rolled_back = best->is_rolled_back;
 	return true;
@@ -350,7 +357,7 @@ static void merge_orders(struct sync *sync, const struct standing *leader, uint6
 	uint64_t pause_round = 0, resume_round = 0, checkpoint_round = 0;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		const struct standing *standing = &sync->standings[rank];
-		if (standing->since != leader->since)
+		if (!belongs(standing, leader))
 			continue;
 		resume_round = u64_max(resume_round, standing->resume_round);
 		if (standing->pause_round <= last)
@@ -370,7 +377,7 @@ static void merge_orders(struct sync *sync, const struct standing *leader, uint6
 /* Whether this member's part in the round goes on. */
 static bool goes_on(const struct sync *sync, const struct standing *leader)
 {
-	if (sync->is_outdated || sync->since != leader->since)
+	if (sync->is_outdated || !belongs(&sync->standings[sync->rank], leader))
 		return false;
 	return sync->round == leader->round || (sync->round + 1 == leader->round && sync->offered);
 }
@@ -381,8 +388,8 @@ static void adopt(struct sync *sync, const struct standing *leader, struct actio
 	const struct standing *knows = NULL;
 	for (uint32_t rank = 0; rank < sync->count && knows == NULL && is_begun; rank++) {
 		const struct standing *standing = &sync->standings[rank];
-		bool is_past = standing->round == leader->round + 1;
-		if ((standing->since == leader->since && standing->round == leader->round && standing->has_agreed) || is_past)
+		bool is_past = standing->round == leader->round + 1 && standing->since >= leader->since;
+		if ((belongs(standing, leader) && standing->round == leader->round && standing->has_agreed) || is_past)
 			knows = standing;
 	}
 	if (!goes_on(sync, leader))
@@ -435,7 +442,7 @@ static bool is_amid_round(const struct sync *sync, bool *ret_gradients)
 	*ret_gradients = false;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		const struct standing *standing = &sync->standings[rank];
-		if (standing->since != leader->since || standing->round != sync->round || !standing->has_offered)
+		if (!belongs(standing, leader) || standing->round != sync->round || !standing->has_offered)
 			continue;
 		is_amid = true;
 		*ret_gradients |= standing->gradients;
@@ -455,7 +462,7 @@ static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 		holds_all &= sync->state[i].phase == LAYER_OFFERED;
 	bool is_handed = part_holds_layers(sync), was_gradients = sync->gradients;
 	for (uint32_t i = 0; i < sync->layer_count; i++)
-		sync->state[i].is_judged = false;
+		sync->state[i].judged_in = 0;
 	sync->is_outdated = false;
 	sync->offered = sync->late = sync->behind = sync->gradients = sync->resets = sync->corrects = false;
 	sync->stale = 0;
@@ -516,6 +523,7 @@ static void let_go_on(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->is_new = false;
 	sync->is_ready = true;
 	sync->since = sync->standings[sync->leader].since;
+	sync->ready_in |= sync_view_bit(sync->view);
 	sync->progress_us = now_us;
 	actions_note(actions, (struct note){.code = NOTE_VIEW_READY, .round = sync->round, .a = sync->view,
 					    .b = (now_us - sync->stand_us) / 1000});

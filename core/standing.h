@@ -6,8 +6,7 @@
  * When the ring is complete every member tells how far it has come (struct standing) and, for each layer, what it holds (struct
  * holding: round and hash). When all words of all are there, everybody derives the same plan from them:
  *
- * - Of each layer all shall hold what was committed last: by those that hold something of the newest view in which anything was
- *   committed, of that the highest round, of that the hash of most, of equally many that of the lowest rank. Whoever holds something
+ * - Of each layer all shall hold what was committed last: in the newest view, of that the highest round, of that the hash of most, of equally many that of the lowest rank. Whoever holds something
  *   else gets it (core/heal.h).
  * - The leader is whoever has come furthest, in the same order; its round, settings and what it knows of the next round hold for all.
  *   If layers that it has completed are lost with those who held them, it is whoever has come as far as they go. What was agreed for

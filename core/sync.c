@@ -433,6 +433,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 			      .view = config->view, .since = config->since, .is_new = true, .is_outdated = config->is_outdated};
 	sync->stands = config->shards == 1 && (config->view > VIEW_FIRST || config->layer_rounds != NULL || config->is_outdated);
 	sync->is_ready = !sync->stands;
+	sync->ready_in = sync->is_ready ? sync_view_bit(sync->view) : 0;
 	lay_out(sync, block, config);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		struct sync_layer *layer = &sync->state[i];
@@ -440,6 +441,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 		layer->is_nothing = layer->round == LAYER_NOTHING;
 		if (layer->is_nothing)
 			layer->round = 0;
+		layer->since = layer->is_nothing ? 0 : config->since;
 		layer->phase = config->is_outdated ? LAYER_OFFERED : LAYER_WORKER;
 		sync->state[i].buffer = NO_BUFFER;
 		if (config->detectors != NULL)

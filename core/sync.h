@@ -44,10 +44,11 @@ struct sync_layer {
 
 	/* core/standing.h, core/heal.h */
 	bool is_nothing;              /* anchor and momentum are not known */
-	bool is_judged;               /* the own record of the round in progress was filed in an earlier view: `next` and `verdict` hold */
+	uint64_t since;               /* the view in which the last round was committed */
+	uint64_t judged_in;           /* bit of each view in which the own record of the round in progress was filed; any: next holds */
 	bool is_fetched;              /* from another member, since the last view that was ready; */
 	bool fetch_commits;           /* and that is the round that the own record was filed for */
-	uint64_t target_round, target_hash; /* what all shall hold */
+	uint64_t target_round, target_hash, target_since; /* what all shall hold */
 	uint64_t sent_for[2];         /* ring, across: number of the right neighbour's word that was answered with the layer */
 	uint64_t times_us[3];         /* last round: scalars, reduce, gather */
 };
@@ -106,6 +107,7 @@ struct sync {
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
 	uint64_t view, since;         /* number of the member list; of that in which the newest thing held was committed */
+	uint64_t ready_in;            /* bit of each view in which it was */
 	bool is_ready;                /* all members hold the same: rounds may go on */
 	bool offered;                 /* the round in progress has begun here: with the own worker's offer, or late without */
 	bool finished, paused;
@@ -210,6 +212,8 @@ struct holding *sync_holding_at(const struct sync *sync, uint32_t layer_index, u
 struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 double *sync_weight_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+/* Bit of a view in a word that tells some of them apart: the last 64. */
+static inline uint64_t sync_view_bit(uint64_t view) { return UINT64_C(1) << view % 64; }
 /* Layer that is begun as the position-th of the round in progress: backwards with gradients. */
 static inline uint32_t sync_layer_at(const struct sync *sync, uint32_t position)
 {

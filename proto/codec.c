@@ -171,6 +171,7 @@ static void standing_fill(const struct standing *standing, Edit__Peer__Standing 
 	wire->next_aligns = standing->next_aligns;
 	wire->finishing = standing->finishing;
 	wire->finished = standing->finished;
+	wire->ready_in = standing->ready_in;
 	wire->n_settings = wire->n_setting_rounds = RING_SETTING_COUNT;
 	wire->settings = (double *)standing->settings.value;
 	wire->setting_rounds = (uint64_t *)standing->setting_round;
@@ -191,6 +192,7 @@ static void holding_fill(const struct holding *holding, Edit__Peer__Holding *wir
 	wire->hash = holding->hash;
 	wire->is_nothing = holding->is_nothing;
 	wire->is_rolled_back = holding->is_rolled_back;
+	wire->since = holding->since;
 }
 
 /* Fills body and hangs it into wire. */
@@ -487,7 +489,8 @@ static const char *take_standing(struct arena *arena, const Edit__Peer__Standing
 		.next_gradients = wire->next_gradients,
 		.next_aligns = wire->next_aligns,
 		.finishing = wire->finishing,
-		.finished = wire->finished};
+		.finished = wire->finished,
+		.ready_in = wire->ready_in};
 	const char *wrong = take_settings(wire->n_settings, wire->settings, wire->n_setting_rounds, wire->setting_rounds,
 					  &standing->settings, standing->setting_round);
 	if (!wrong && wire->has_agreed)
@@ -503,8 +506,9 @@ static const char *take_holding(const Edit__Peer__Holding *wire, struct holding 
 	DEMAND(wire->origin < MEMBER_COUNT_MAX, "holding.origin");
 	DEMAND(wire->layer_index < LAYER_COUNT_MAX, "holding.layer_index");
 	DEMAND(wire->number >= 1 && is_number(wire->number), "holding.number");
+	DEMAND(is_number(wire->since), "holding.since");
 	DEMAND(is_number(wire->round), "holding.round");
-	DEMAND(!wire->is_nothing || (wire->round == 0 && wire->hash == 0), "holding.is_nothing");
+	DEMAND(!wire->is_nothing || (wire->since == 0 && wire->round == 0 && wire->hash == 0), "holding.is_nothing");
 	*holding = (struct holding){
 		.origin = wire->origin,
 		.layer_index = wire->layer_index,
@@ -512,7 +516,8 @@ static const char *take_holding(const Edit__Peer__Holding *wire, struct holding 
 		.round = wire->round,
 		.hash = wire->hash,
 		.is_nothing = wire->is_nothing,
-		.is_rolled_back = wire->is_rolled_back};
+		.is_rolled_back = wire->is_rolled_back,
+		.since = wire->since};
 	return NULL;
 }
 
