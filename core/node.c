@@ -175,6 +175,7 @@ static void complete(struct node *node, struct actions *actions)
 		standing_begin(&node->sync, node->now_us);
 		return;
 	}
+	node->sync.is_new = false;
 	part_begin(&node->sync, node->now_us, actions);
 }
 

@@ -76,7 +76,7 @@ void standing_inherit(struct sync *sync, const struct sync *old, const uint32_t 
 	sync->round = old->round;
 	sync->since = old->since;
 	sync->ready_in = old->ready_in & ~sync_view_bit(sync->view); /* that bit was of a view long past */
-	sync->is_new = old->is_new && !old->is_ready;
+	sync->is_new = old->is_new;
 	sync->is_outdated = old->is_outdated;
 	sync->stands = true;
 	sync->is_ready = false;

@@ -20,9 +20,11 @@ enum { MEETINGS = 4 /* of one layer at a time: members are never more than a rou
 struct meeting {
 	uint64_t round;      /* 0: unused */
 	uint32_t committed_count;
+	const struct roster *roster; /* of the view in which it was committed first */
+	bool first_waits;    /* whoever committed first has no theta, so no mean */
 	bool is_gradients;   /* the round is of gradients */
-	struct record *records; /* [peers] as the first member to commit has them */
-	double *weights;     /* [peers] */
+	struct record *records; /* [count of roster] as the first member to commit has them */
+	double *weights;     /* [count of roster] */
 	size_t accepted;
 	uint64_t hash;       /* of the result */
 	uint64_t mean_hash;  /* of the mean gradient */
@@ -33,12 +35,18 @@ struct ledger_layer {
 	float *anchor, *momentum; /* [size] after `round` */
 	uint64_t round;           /* the last one that any member has committed */
 	struct formula_detector *detectors; /* [peers] */
+	/* before that round, in case it is done again: those who have committed it may all die */
+	float *anchor_before, *momentum_before;
+	struct formula_detector *detectors_before;
 	struct meeting meetings[MEETINGS];
 };
 
 struct ledger_member {
 	uint64_t round;     /* completed by all layers */
 	struct ring_settings settings;
+	const struct roster *roster;
+	bool is_gone;       /* has fallen */
+	bool is_standing;   /* its view has not been ready yet */
 	size_t next_check;  /* layer whose memory is checked after the next event */
 };
 
@@ -89,7 +97,8 @@ static uint64_t fold(uint64_t hash, uint64_t number)
 
 /* ---- Life ---- */
 
-struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds)
+struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds,
+			  const struct ring_settings *settings)
 {
 	struct ledger *ledger = memory_take(1, sizeof *ledger);
 	*ledger = (struct ledger){.peers = peers, .layer_count = layer_count, .rounds = rounds};
@@ -98,6 +107,8 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 	ledger->members = memory_take(peers, sizeof *ledger->members);
 	ledger->settings = memory_take(rounds + 1, sizeof *ledger->settings);
 	ledger->settings_known = memory_take(rounds + 1, sizeof *ledger->settings_known);
+	ledger->settings[0] = *settings;
+	ledger->settings_known[0] = true;
 	ledger->deltas = memory_take(peers, sizeof *ledger->deltas);
 	size_t largest = 0;
 	for (size_t l = 0; l < layer_count; l++) {
@@ -107,6 +118,9 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 		layer->anchor = memory_take(layer->size, sizeof(float));
 		layer->momentum = memory_take(layer->size, sizeof(float));
 		layer->detectors = memory_take(peers, sizeof *layer->detectors);
+		layer->anchor_before = memory_take(layer->size, sizeof(float));
+		layer->momentum_before = memory_take(layer->size, sizeof(float));
+		layer->detectors_before = memory_take(peers, sizeof *layer->detectors_before);
 		memcpy(layer->anchor, layers[l].anchor, layer->size * sizeof(float));
 		for (size_t k = 0; k < MEETINGS; k++) {
 			struct meeting *meeting = &layer->meetings[k];
@@ -136,6 +150,9 @@ void ledger_free(struct ledger *ledger)
 		free(layer->anchor);
 		free(layer->momentum);
 		free(layer->detectors);
+		free(layer->anchor_before);
+		free(layer->momentum_before);
+		free(layer->detectors_before);
 	}
 	free(ledger->layers);
 	free(ledger->shares);
@@ -155,7 +172,9 @@ static struct meeting *meeting_of(struct ledger *ledger, size_t layer_index, uin
 	struct meeting *meeting = &ledger->layers[layer_index].meetings[round % MEETINGS];
 	if (meeting->round == round)
 		return meeting;
-	if (meeting->round != 0 && meeting->committed_count < ledger->peers) {
+	/* Of two members in one view neither is two rounds ahead. */
+	if (meeting->round != 0 && meeting->roster->count == ledger->peers && meeting->committed_count < ledger->peers &&
+	    meeting->roster == ledger->members[meeting->roster->slots[0]].roster) {
 		fail(ledger, "layer %zu: round %ju begins before round %ju is done everywhere", layer_index, (uintmax_t)round,
 		     (uintmax_t)meeting->round);
 		return NULL;
@@ -183,15 +202,18 @@ bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *l
 void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun)
 {
 	ledger->members[rank].round = 0;
-	for (size_t l = 0; l < ledger->layer_count; l++)
-		share_restart(share_of(ledger, rank, l), &layers[l], had_begun);
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = share_of(ledger, rank, l);
+		share_restart(share, &layers[l], had_begun);
+		share->first_view = UINT64_MAX; /* the others will not have it in theirs */
+	}
 }
 
 /* Whose offer the others have: that of the earlier life, once the ring had begun. */
-static struct share *bringer_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
+static struct share *bringer_of(struct ledger *ledger, const struct roster *roster, uint32_t slot, size_t layer_index)
 {
-	struct share *share = share_of(ledger, rank, layer_index);
-	return share->ghost != NULL ? share->ghost : share;
+	struct share *share = share_of(ledger, slot, layer_index);
+	return share->ghost != NULL && roster->view < share->first_view ? share->ghost : share;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
@@ -209,7 +231,7 @@ static bool look_at_settings(struct ledger *ledger, uint32_t rank, const struct 
 {
 	struct ledger_member *member = &ledger->members[rank];
 	const struct ring_settings *settings = node_settings(node);
-	bool is_new = member->round != round || !ledger->settings_known[0];
+	bool is_new = member->round != round;
 	if (round > ledger->rounds)
 		return fail(ledger, "peer %u: round %ju of %ju", rank, (uintmax_t)round, (uintmax_t)ledger->rounds);
 	if (!ledger->settings_known[round]) {
@@ -229,6 +251,14 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	ledger->event++;
 	if (ledger_fault(ledger) != NULL)
 		return false;
+	if (!node_is_ready(node) && member->is_standing) {
+		member->next_check = (member->next_check + 1) % ledger->layer_count;
+		return look_at_memory(ledger, rank, layers, member->next_check);
+	}
+	if (member->is_standing) {
+		member->round = status->round;
+		member->is_standing = false;
+	}
 	if (status->round != member->round && status->round != member->round + 1)
 		return fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
 	if (!look_at_settings(ledger, rank, node, status->round))
@@ -264,7 +294,8 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 {
 	const size_t size = ledger->layers[l].size;
 	const struct record *record = &meeting->records[rank];
-	struct share *share = bringer_of(ledger, rank, l);
+	const uint32_t slot = meeting->roster->slots[rank];
+	struct share *share = bringer_of(ledger, meeting->roster, slot, l);
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
 		return fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
@@ -272,7 +303,7 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	if (record->verdict != VERDICT_LATE && !share_is_there(share, meeting->is_gradients))
 		return fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
 	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings,
-					   &ledger->layers[l].detectors[rank], &z);
+					   &ledger->layers[l].detectors[slot], &z);
 	if (record->verdict != verdict)
 		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
 			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
@@ -305,9 +336,9 @@ static double distance(const float *x, const double *expected, size_t size)
 	return sqrt(sum);
 }
 
-static bool is_realigned(const struct ledger *ledger, const struct meeting *meeting)
+static bool is_realigned(const struct meeting *meeting)
 {
-	for (uint32_t rank = 0; rank < ledger->peers; rank++)
+	for (uint32_t rank = 0; rank < meeting->roster->count; rank++)
 		if (meeting->records[rank].realign)
 			return true;
 	return false;
@@ -318,13 +349,13 @@ static bool check_mean(struct ledger *ledger, size_t l, struct meeting *meeting,
 {
 	const struct ledger_layer *layer = &ledger->layers[l];
 	size_t bytes = layer->size * sizeof(float);
-	const float *expected = is_realigned(ledger, meeting) ? layer->anchor : result->theta;
+	const float *expected = is_realigned(meeting) ? layer->anchor : result->theta;
 	if (memcmp(result->anchor, expected, bytes) != 0 || memcmp(result->momentum, layer->momentum, bytes) != 0)
 		return fail(ledger, "layer %zu, round %ju: the anchor is not theta before the step", l,
 			    (uintmax_t)meeting->round);
-	if (meeting->accepted == 0)
+	if (meeting->accepted == 0 || meeting->first_waits)
 		return true;
-	double scale = formula_mean(ledger->deltas, meeting->weights, ledger->peers, layer->size, ledger->anchor);
+	double scale = formula_mean(ledger->deltas, meeting->weights, meeting->roster->count, layer->size, ledger->anchor);
 	double error = distance(result->gradient, ledger->anchor, layer->size);
 	if (!(error <= TOLERANCE * scale + 1e-30))
 		return fail(ledger, "layer %zu, round %ju: the mean gradient is off by %.3g (of %.3g)", l,
@@ -337,14 +368,14 @@ static bool check_lates(struct ledger *ledger, size_t l, const struct meeting *m
 {
 	uint32_t lates = 0;
 	bool goes_on = false;
-	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
+	for (uint32_t rank = 0; rank < meeting->roster->count; rank++) {
 		bool is_late = meeting->records[rank].verdict == VERDICT_LATE;
 		lates += is_late;
-		goes_on |= is_late && !share_is_too_stale(bringer_of(ledger, rank, l), settings);
+		goes_on |= is_late && !share_is_too_stale(bringer_of(ledger, meeting->roster, meeting->roster->slots[rank], l), settings);
 	}
-	if (goes_on && 2 * lates >= ledger->peers)
+	if (goes_on && 2 * lates >= meeting->roster->count)
 		return fail(ledger, "layer %zu, round %ju: %u of %u peers are late", l, (uintmax_t)meeting->round, lates,
-			    ledger->peers);
+			    meeting->roster->count);
 	return true;
 }
 
@@ -355,13 +386,13 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 	struct ledger_layer *layer = &ledger->layers[l];
 	double scale;
 	bool is_equal = formula_is_equal(settings, meeting->round);
-	meeting->accepted = is_equal ? formula_equal_weights(meeting->records, ledger->peers, meeting->weights)
-				     : formula_weights(meeting->records, ledger->peers, settings, meeting->weights);
+	meeting->accepted = is_equal ? formula_equal_weights(meeting->records, meeting->roster->count, meeting->weights)
+				     : formula_weights(meeting->records, meeting->roster->count, settings, meeting->weights);
 	ledger->counts.rollbacks += meeting->accepted == 0;
 	ledger->counts.gradients += meeting->is_gradients;
 	ledger->counts.aligned += is_equal && !meeting->is_gradients;
-	for (uint32_t rank = 0; rank < ledger->peers; rank++)
-		ledger->deltas[rank] = bringer_of(ledger, rank, l)->delta;
+	for (uint32_t rank = 0; rank < meeting->roster->count; rank++)
+		ledger->deltas[rank] = bringer_of(ledger, meeting->roster, meeting->roster->slots[rank], l)->delta;
 	if (meeting->is_gradients)
 		return check_mean(ledger, l, meeting, result);
 	if (meeting->accepted == 0) {
@@ -371,7 +402,7 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 				    (uintmax_t)meeting->round);
 		return true;
 	}
-	formula_step(layer->anchor, layer->momentum, ledger->deltas, meeting->weights, ledger->peers, layer->size, settings,
+	formula_step(layer->anchor, layer->momentum, ledger->deltas, meeting->weights, meeting->roster->count, layer->size, settings,
 		     ledger->anchor, ledger->momentum, &scale);
 	double momentum_error = distance(result->momentum, ledger->momentum, layer->size);
 	double anchor_error = distance(result->anchor, ledger->anchor, layer->size);
@@ -385,6 +416,37 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 	return true;
 }
 
+static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
+{
+	return roster_rank(meeting->roster, slot) < meeting->roster->count;
+}
+
+/* Nobody who is there has this round of the layer: all that it has left is forgotten. */
+static bool begin_again(struct ledger *ledger, size_t l, struct meeting *meeting, const struct roster *roster)
+{
+	struct ledger_layer *layer = &ledger->layers[l];
+	for (uint32_t rank = 0; rank < roster->count; rank++)
+		if (share_of(ledger, roster->slots[rank], l)->round >= meeting->round && !ledger->members[roster->slots[rank]].is_gone)
+			return fail(ledger, "layer %zu, round %ju: done again although peer %u has it", l, (uintmax_t)meeting->round,
+				    roster->slots[rank]);
+	memcpy(layer->anchor, layer->anchor_before, layer->size * sizeof(float));
+	memcpy(layer->momentum, layer->momentum_before, layer->size * sizeof(float));
+	for (uint32_t slot = 0; slot < ledger->peers; slot++)
+		if (share_of(ledger, slot, l)->own_commit < meeting->round)
+			layer->detectors[slot] = layer->detectors_before[slot];
+	layer->round--;
+	ledger->settings_known[meeting->round] = false;
+	ledger->counts.redone++;
+	return true;
+}
+
+static void keep_before(struct ledger *ledger, struct ledger_layer *layer)
+{
+	memcpy(layer->anchor_before, layer->anchor, layer->size * sizeof(float));
+	memcpy(layer->momentum_before, layer->momentum, layer->size * sizeof(float));
+	memcpy(layer->detectors_before, layer->detectors, ledger->peers * sizeof *layer->detectors);
+}
+
 static bool first_commit(struct ledger *ledger, uint32_t first, const struct node *node, size_t l, struct meeting *meeting,
 			 const struct layer *result)
 {
@@ -392,13 +454,22 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 	if (meeting->round != layer->round + 1)
 		return fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
 			    (uintmax_t)layer->round);
-	meeting->is_gradients = share_of(ledger, first, l)->handed;
+	const struct roster *roster = meeting->roster;
+	keep_before(ledger, layer);
+	meeting->first_waits = share_of(ledger, first, l)->waits;
+	meeting->is_gradients = false;
+	for (uint32_t rank = 0; rank < roster->count; rank++)
+		meeting->is_gradients |= bringer_of(ledger, roster, roster->slots[rank], l)->handed;
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
-	for (uint32_t rank = 0; rank < ledger->peers; rank++) {
+	for (uint32_t rank = 0; rank < roster->count; rank++) {
+		const uint32_t slot = roster->slots[rank];
 		meeting->records[rank] = *node_record(node, l, rank);
 		if (!check_record(ledger, l, meeting, rank, settings))
 			return false;
+		/* Who has fallen has not advanced its own. */
+		if (ledger->members[slot].is_gone || roster->view < share_of(ledger, slot, l)->first_view)
+			layer->detectors[slot] = layer->detectors_before[slot];
 	}
 	if (!check_lates(ledger, l, meeting, settings) || !check_result(ledger, l, meeting, result, settings))
 		return false;
@@ -406,7 +477,7 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 	memcpy(layer->momentum, result->momentum, layer->size * sizeof(float));
 	layer->round = meeting->round;
 	meeting->hash = share_state_hash(result);
-	meeting->mean_hash = meeting->is_gradients ? share_gradient_hash(result) : 0;
+	meeting->mean_hash = 0;
 	ledger->hash = fold(ledger->hash, meeting->hash);
 	return true;
 }
@@ -416,7 +487,7 @@ static bool check_beliefs(struct ledger *ledger, uint32_t rank, const struct nod
 			  const struct meeting *meeting)
 {
 	double sum = 0.0;
-	for (uint32_t other = 0; other < ledger->peers; other++) {
+	for (uint32_t other = 0; other < meeting->roster->count; other++) {
 		const struct record *record = node_record(node, l, other), *first = &meeting->records[other];
 		double weight = node_weight(node, l, other);
 		if (record->round != first->round || record->verdict != first->verdict || record->steps != first->steps ||
@@ -465,23 +536,126 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
 			    (uintmax_t)committed->round, (uintmax_t)share->round);
 	struct meeting *meeting = meeting_of(ledger, l, committed->round);
-	if (meeting == NULL || (meeting->committed_count++ == 0 && !first_commit(ledger, rank, node, l, meeting, layer)))
+	if (meeting == NULL)
+		return false;
+	const struct roster *roster = ledger->members[rank].roster;
+	if (meeting->committed_count > 0 && meeting->roster != roster) {
+		if (!begin_again(ledger, l, meeting, roster))
+			return false;
+		meeting->committed_count = 0;
+	}
+	meeting->roster = roster;
+	if ((meeting->committed_count++ == 0 && !first_commit(ledger, rank, node, l, meeting, layer)))
 		return false;
 	uint64_t hash = share_state_hash(layer);
 	if (hash != meeting->hash)
 		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
-	if (meeting->is_gradients && meeting->accepted > 0 && share_gradient_hash(layer) != meeting->mean_hash)
+	/* Whoever has brought none gets none. */
+	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && !share->waits;
+	if (has_mean && meeting->mean_hash == 0)
+		meeting->mean_hash = share_gradient_hash(layer);
+	if (has_mean && share_gradient_hash(layer) != meeting->mean_hash)
 		return fail(ledger, "peer %u, layer %zu, round %ju: the mean gradient differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
 		return false;
-	share_commit(share, layer, meeting->records[rank].verdict, meeting->accepted > 0);
-	share->round = committed->round;
+	share_commit(share, layer, meeting->records[roster_rank(roster, rank)].verdict, meeting->accepted > 0);
+	share->round = share->own_commit = committed->round;
 	share->commit_event = ledger->event;
 	share->state_hash = hash;
 	ledger->counts.commits++;
 	*ret_hash = hash;
+	return true;
+}
+
+bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash)
+{
+	const size_t l = healed->layer_index;
+	if (ledger_fault(ledger) != NULL)
+		return false;
+	const struct ledger_layer *layer = &ledger->layers[l];
+	struct share *share = share_of(ledger, slot, l);
+	bool is_before = healed->round + 1 == layer->round;
+	const float *anchor = is_before ? layer->anchor_before : layer->anchor;
+	const float *momentum = is_before ? layer->momentum_before : layer->momentum;
+	if (!is_before && healed->round != layer->round)
+		return fail(ledger, "peer %u, layer %zu: fetched as of round %ju, which is not the last one (%ju)", slot, l,
+			    (uintmax_t)healed->round, (uintmax_t)layer->round);
+	if (memcmp(layers[l].anchor, anchor, layer->size * sizeof(float)) != 0 ||
+	    memcmp(layers[l].momentum, momentum, layer->size * sizeof(float)) != 0)
+		return fail(ledger, "peer %u, layer %zu: fetched what is not that of round %ju", slot, l, (uintmax_t)healed->round);
+	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
+	if (healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot)) {
+		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
+		bool was_behind = share->is_behind;
+		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
+		share->own_commit = healed->round;
+		share->is_fetched = verdict != VERDICT_LATE && !was_behind;
+	}
+	share->round = healed->round;
+	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
+	ledger->counts.heals++;
+	return true;
+}
+
+void ledger_seat(struct ledger *ledger, uint32_t slot, const struct roster *roster)
+{
+	struct ledger_member *member = &ledger->members[slot];
+	member->is_standing = member->roster != NULL;
+	member->roster = roster;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = share_of(ledger, slot, l);
+		if (share->first_view == UINT64_MAX)
+			share->first_view = roster->view;
+	}
+}
+
+void ledger_fall(struct ledger *ledger, uint32_t slot)
+{
+	ledger->members[slot].is_gone = true;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct ledger_layer *layer = &ledger->layers[l];
+		const struct meeting *meeting = &layer->meetings[layer->round % MEETINGS];
+		if (layer->round > 0 && is_of_roster(meeting, slot) && share_of(ledger, slot, l)->own_commit < layer->round)
+			layer->detectors[slot] = layer->detectors_before[slot];
+	}
+}
+
+void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds)
+{
+	ledger->members[slot].is_gone = false;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = share_of(ledger, slot, l);
+		uint64_t own_commit = share->own_commit;
+		share_restart(share, &layers[l], true);
+		share->first_view = UINT64_MAX;
+		share->waits = true;
+		if (rounds[l] != LAYER_NOTHING) {
+			share->round = rounds[l];
+			share->own_commit = own_commit;
+			continue;
+		}
+		ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
+	}
+}
+
+/* A layer goes back to the worker apart from a commit: fetched, or because the worker has none. */
+static bool publish_late(struct ledger *ledger, uint32_t slot, size_t l, const struct layer *layer, const struct action *publish)
+{
+	struct share *share = share_of(ledger, slot, l);
+	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
+	if (share->handed && publish->verdict != VERDICT_NONFINITE)
+		return fail(ledger, "peer %u, layer %zu, round %ju: published as a mean that is not there", slot, l,
+			    (uintmax_t)publish->round);
+	if (!share->handed && memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
+		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor that was fetched", slot, l,
+			    (uintmax_t)publish->round);
+	if (!share->handed && !share->waits &&
+	    publish->verdict != meeting->records[roster_rank(meeting->roster, slot)].verdict)
+		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", slot, l,
+			    (uintmax_t)publish->round);
+	share_end(share, layer);
 	return true;
 }
 
@@ -492,9 +666,11 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 		return false;
 	struct share *share = share_of(ledger, rank, l);
 	const struct layer *layer = &layers[l];
-	if ((!share->offered && !share->handed) || publish->round != share->round)
+	if ((!share->offered && !share->handed && !share->waits) || publish->round != share->round)
 		return fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
+	if (share->waits || share->is_fetched)
+		return publish_late(ledger, rank, l, layer, publish);
 	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */
 		if (!share_return(share, layer))
 			return fail(ledger, "peer %u, layer %zu, round %ju: theta is not what it was, corrected by the last round",
@@ -502,7 +678,7 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 		return true;
 	}
 	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
-	enum verdict verdict = meeting->records[rank].verdict;
+	enum verdict verdict = meeting->records[roster_rank(meeting->roster, rank)].verdict;
 	if (share->handed)
 		verdict = meeting->accepted > 0 ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
 	else if (memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)

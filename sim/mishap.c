@@ -68,6 +68,10 @@ void mishap_cut(struct world *world, const struct heap_entry *entry)
 	if (back_end == ROAD_COUNT)
 		return; /* there is none */
 	struct road *back = &world->members[right].roads[back_end];
+	if (world_has_views(world)) {
+		there = world_way(world, entry->rank, right);
+		back = world_way(world, right, entry->rank);
+	}
 	if (entry->item & 1)
 		there->cut_until_us = u64_max(there->cut_until_us, world->now_us + entry->number);
 	if (entry->item & 2)
