@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/heal.h"
 #include "core/node.h"
 #include "core/node_rings.h"
 #include "core/standing.h"
@@ -171,7 +172,10 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 }
 
 uint64_t node_since(const struct node *node) { return node->sync.since; }
-bool node_is_ready(const struct node *node) { return node->complete && node->sync.is_ready; }
+bool node_is_ready(const struct node *node)
+{
+	return node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync);
+}
 
 bool node_averages_gradients(const struct node *node)
 {

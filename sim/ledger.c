@@ -167,14 +167,13 @@ void ledger_free(struct ledger *ledger)
 
 /* ---- Offers and memory ---- */
 
-static struct meeting *meeting_of(struct ledger *ledger, size_t layer_index, uint64_t round)
+static struct meeting *meeting_of(struct ledger *ledger, const struct roster *roster, size_t layer_index, uint64_t round)
 {
 	struct meeting *meeting = &ledger->layers[layer_index].meetings[round % MEETINGS];
 	if (meeting->round == round)
 		return meeting;
 	/* Of two members in one view neither is two rounds ahead. */
-	if (meeting->round != 0 && meeting->roster->count == ledger->peers && meeting->committed_count < ledger->peers &&
-	    meeting->roster == ledger->members[meeting->roster->slots[0]].roster) {
+	if (meeting->round != 0 && meeting->roster == roster && meeting->committed_count < roster->count) {
 		fail(ledger, "layer %zu: round %ju begins before round %ju is done everywhere", layer_index, (uintmax_t)round,
 		     (uintmax_t)meeting->round);
 		return NULL;
@@ -205,7 +204,7 @@ void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *la
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		struct share *share = share_of(ledger, rank, l);
 		share_restart(share, &layers[l], had_begun);
-		share->first_view = UINT64_MAX; /* the others will not have it in theirs */
+		share->first_view = had_begun ? UINT64_MAX : 0; /* the others will not have it in theirs, or have nothing yet */
 	}
 }
 
@@ -373,7 +372,8 @@ static bool check_lates(struct ledger *ledger, size_t l, const struct meeting *m
 		lates += is_late;
 		goes_on |= is_late && !share_is_too_stale(bringer_of(ledger, meeting->roster, meeting->roster->slots[rank], l), settings);
 	}
-	if (goes_on && 2 * lates >= meeting->roster->count)
+	/* In a later view the others may be fewer than when it was late. */
+	if (goes_on && meeting->roster->view == VIEW_FIRST && 2 * lates >= meeting->roster->count)
 		return fail(ledger, "layer %zu, round %ju: %u of %u peers are late", l, (uintmax_t)meeting->round, lates,
 			    meeting->roster->count);
 	return true;
@@ -535,10 +535,10 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 	if (committed->round != share->round + 1)
 		return fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
 			    (uintmax_t)committed->round, (uintmax_t)share->round);
-	struct meeting *meeting = meeting_of(ledger, l, committed->round);
+	const struct roster *roster = ledger->members[rank].roster;
+	struct meeting *meeting = meeting_of(ledger, roster, l, committed->round);
 	if (meeting == NULL)
 		return false;
-	const struct roster *roster = ledger->members[rank].roster;
 	if (meeting->committed_count > 0 && meeting->roster != roster) {
 		if (!begin_again(ledger, l, meeting, roster))
 			return false;
