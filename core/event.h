@@ -148,6 +148,7 @@ struct standing {
 	bool is_new;           /* has started since its last view */
 	bool is_outdated;      /* its worker's theta began from something else: see struct node_config */
 	bool has_offered;      /* has begun the round in progress, */
+	bool is_final;         /* with the last parameters of its worker; */
 	bool gradients;        /* which is of gradients; */
 	bool aligns;           /* which aligns; */
 	bool has_agreed;       /* whose first layer's records it has, so that it knows of the next round: */

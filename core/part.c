@@ -8,7 +8,7 @@
 
 static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
 
-static bool wants_gradients(const struct ring_settings *settings, uint64_t round)
+bool part_wants_gradients(const struct ring_settings *settings, uint64_t round)
 {
 	return settings->value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS || (double)round <= settings->value[SYNC_WARMUP_STEPS];
 }
@@ -51,7 +51,7 @@ static void watch_period(struct sync *sync, uint64_t now_us, struct actions *act
 
 void part_init(struct sync *sync)
 {
-	bool wanted = wants_gradients(&sync->settings, sync->round + 1);
+	bool wanted = part_wants_gradients(&sync->settings, sync->round + 1);
 	/* After a restart workers may be a step apart: first they are aligned. */
 	sync->aligns = sync->next_aligns = wanted && sync->round > 0;
 	sync->next_gradients = wanted && sync->round == 0;
@@ -75,11 +75,10 @@ void part_agree(struct sync *sync, struct actions *actions)
 		if (records[rank].interval_us > 0 && records[rank].verdict != VERDICT_LATE)
 			sync->interval_us[rank] = records[rank].interval_us;
 	}
-	sync->realigns &= !records[sync->rank].realign;
-	bool wanted = wants_gradients(&sync->next_settings, sync->round + 2);
+	bool wanted = part_wants_gradients(&sync->next_settings, sync->round + 2);
 	sync->next_aligns = wanted && (!part_is_equal(sync) || is_realigned);
 	sync->next_gradients = wanted && !sync->next_aligns;
-	part_tell(sync, actions);
+	part_tell_next(sync, actions);
 }
 
 /* ---- Offers ---- */
@@ -416,8 +415,14 @@ void part_tell(struct sync *sync, struct actions *actions)
 {
 	if (sync->finishing || sync->finished)
 		actions_add(actions, ACTION_SCHEDULE)->number = 0;
-	else if (!sync->late || sync->next_aligns)
+	else
 		schedule(sync, sync->has_agreed ? &sync->next_settings : &sync->settings, actions);
+}
+
+void part_tell_next(struct sync *sync, struct actions *actions)
+{
+	if (sync->finishing || !sync->late || sync->next_aligns)
+		part_tell(sync, actions);
 }
 
 /* ---- The end ---- */
@@ -425,6 +430,9 @@ void part_tell(struct sync *sync, struct actions *actions)
 void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	bool must_reset = false;
+	/* Only now: what was agreed with the own record may have had to be agreed upon again. */
+	const struct record *own = sync_record_at(sync, sync->round, 0, sync->rank);
+	sync->realigns &= own->round != sync->round || !own->realign;
 	if (sync->late) {
 		sync->stale++;
 		must_reset = (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE) && !sync->waiting && !sync->finishing;

@@ -37,6 +37,8 @@ void part_give_back(struct sync *sync, uint32_t most, uint64_t now_us, struct ac
 void part_join(struct sync *sync, bool gradients, uint64_t now_us);
 /* Tells the worker what comes next, as it is agreed upon now. */
 void part_tell(struct sync *sync, struct actions *actions);
+/* The same once the round in progress has agreed on the next one: a late worker goes on by what it was told, if it can. */
+void part_tell_next(struct sync *sync, struct actions *actions);
 /* A layer that was fetched holds the round that this member's own record was filed for: as after part_commit. */
 void part_fetched(struct sync *sync, uint32_t layer_index);
 /* Whether the driver holds layers that the worker waits for, in the round in progress. */
@@ -57,6 +59,8 @@ void part_agree(struct sync *sync, struct actions *actions);
 /* The round is over. */
 void part_end(struct sync *sync, uint64_t now_us, struct actions *actions);
 
+/* Whether a round is of gradients by the settings, or the alignment for them. */
+bool part_wants_gradients(const struct ring_settings *settings, uint64_t round);
 /* Whether members count alike in the round in progress, whatever their norms: of gradients, or for alignment. */
 static inline bool part_is_equal(const struct sync *sync)
 {

@@ -142,6 +142,7 @@ void standing_begin(struct sync *sync, uint64_t now_us)
 		.next_settings = sync->next_settings, .pause_round = sync->pause_round, .resume_round = sync->resume_round,
 		.checkpoint_round = sync->checkpoint_round, .taken_round = sync->taken_round, .taken = sync->taken,
 		.is_new = sync->is_new, .is_outdated = sync->is_outdated, .has_offered = sync->offered,
+		.is_final = sync->offered && sync->offer.final && !sync->gradients,
 		.gradients = sync->gradients, .aligns = sync->aligns, .has_agreed = sync->has_agreed,
 		.next_gradients = sync->next_gradients, .next_aligns = sync->next_aligns, .finishing = sync->finishing,
 		.finished = sync->finished};
@@ -303,14 +304,38 @@ static void end_proposals(struct sync *sync, uint64_t round, bool is_agreed, str
 						    .round = round, .a = change.id});
 }
 
+/* Who knows of which kind the leader's next round is: best a member that has come as far and has not started since, because a start
+ * forgets it; or one that has agreed upon it, in the round before. */
+static const struct standing *find_guide(const struct sync *sync, const struct standing *leader)
+{
+	const struct standing *guide = leader;
+	for (uint32_t rank = 0; rank < sync->count && leader->is_new; rank++) {
+		const struct standing *standing = &sync->standings[rank];
+		if (standing->is_new || !belongs(standing, leader))
+			continue;
+		if (standing->round == leader->round)
+			return standing;
+		if (guide == leader && standing->round + 1 == leader->round && standing->has_agreed)
+			guide = standing;
+	}
+	return guide;
+}
+
+static void take_kind(struct sync *sync, const struct standing *leader, const struct standing *guide)
+{
+	sync->aligns = guide->round < leader->round ? guide->next_aligns : guide->aligns;
+	sync->next_gradients = guide->next_gradients;
+	sync->next_aligns = guide->next_aligns;
+}
+
 /* Another member knows of the round after the one in progress here; so does this one now. */
-static void learn_next(struct sync *sync, const struct standing *from, struct actions *actions)
+static void learn_next(struct sync *sync, const struct standing *from, const struct standing *guide, struct actions *actions)
 {
 	const bool is_past = from->round > sync->round; /* what is next here is in force there */
 	sync->next_settings = is_past ? from->settings : from->next_settings;
 	memcpy(sync->next_setting_round, is_past ? from->setting_round : from->next_setting_round, sizeof sync->next_setting_round);
-	sync->next_gradients = from->next_gradients;
-	sync->next_aligns = from->next_aligns;
+	sync->next_gradients = guide->next_gradients;
+	sync->next_aligns = guide->next_aligns;
 	sync->finishing = is_past ? from->finished : from->finishing;
 	sync->has_agreed = true;
 	/* Others took what all records spoke of, the own one too. */
@@ -318,7 +343,24 @@ static void learn_next(struct sync *sync, const struct standing *from, struct ac
 	end_proposals(sync, round, digest != 0 && from->taken_round == round && from->taken == digest, actions);
 	sync->taken_round = from->taken_round;
 	sync->taken = from->taken;
-	part_tell(sync, actions);
+	part_tell_next(sync, actions);
+}
+
+/* The first layer is done, and all who knew what was agreed with its records have lost it: settings stay, gradients begin with an
+ * alignment as after a start, and the run ends if it was to end for anybody who is there. */
+static void agree_anew(struct sync *sync, const struct standing *leader, struct actions *actions)
+{
+	sync->next_gradients = false;
+	sync->next_aligns = part_wants_gradients(&sync->settings, sync->round + 2);
+	sync->finishing = false;
+	for (uint32_t rank = 0; rank < sync->count; rank++) {
+		const struct standing *standing = &sync->standings[rank];
+		sync->finishing |= belongs(standing, leader) && standing->round == leader->round && standing->is_final;
+	}
+	sync->next_settings = sync->settings;
+	memcpy(sync->next_setting_round, sync->setting_round, sizeof sync->next_setting_round);
+	sync->has_agreed = true;
+	part_tell_next(sync, actions);
 }
 
 /* Nobody has committed the first layer of the round in progress: what was agreed with its records is agreed upon anew. */
@@ -344,9 +386,6 @@ static void follow(struct sync *sync, const struct standing *leader)
 	sync->settings = sync->next_settings = leader->settings;
 	memcpy(sync->setting_round, leader->setting_round, sizeof sync->setting_round);
 	memcpy(sync->next_setting_round, leader->setting_round, sizeof sync->next_setting_round);
-	sync->aligns = leader->aligns;
-	sync->next_gradients = leader->next_gradients;
-	sync->next_aligns = leader->next_aligns;
 	sync->has_agreed = sync->finishing = false;
 	sync->finished = leader->finished;
 }
@@ -392,19 +431,20 @@ static void adopt(struct sync *sync, const struct standing *leader, struct actio
 		if ((belongs(standing, leader) && standing->round == leader->round && standing->has_agreed) || is_past)
 			knows = standing;
 	}
-	if (!goes_on(sync, leader))
+	const struct standing *guide = find_guide(sync, leader);
+	bool follows = !goes_on(sync, leader);
+	if (follows)
 		follow(sync, leader);
-	if (sync->is_new && !leader->is_new) {
-		sync->aligns = leader->aligns;
-		sync->next_gradients = leader->next_gradients;
-		sync->next_aligns = leader->next_aligns;
-	}
+	if (follows || sync->is_new)
+		take_kind(sync, leader, guide);
 	if (sync->has_agreed && !is_begun && sync->round == leader->round)
 		forget_next(sync, actions);
 	if (!sync->has_agreed && sync->round < leader->round)
-		learn_next(sync, leader, actions);
+		learn_next(sync, leader, guide, actions);
 	else if (!sync->has_agreed && knows != NULL)
-		learn_next(sync, knows, actions);
+		learn_next(sync, knows, knows, actions);
+	else if (!sync->has_agreed && is_begun)
+		agree_anew(sync, leader, actions);
 	end_proposals(sync, 0, false, actions);
 	merge_orders(sync, leader, leader->round + is_begun, actions);
 }

@@ -172,6 +172,7 @@ static void standing_fill(const struct standing *standing, Edit__Peer__Standing 
 	wire->finishing = standing->finishing;
 	wire->finished = standing->finished;
 	wire->ready_in = standing->ready_in;
+	wire->is_final = standing->is_final;
 	wire->n_settings = wire->n_setting_rounds = RING_SETTING_COUNT;
 	wire->settings = (double *)standing->settings.value;
 	wire->setting_rounds = (uint64_t *)standing->setting_round;
@@ -490,7 +491,8 @@ static const char *take_standing(struct arena *arena, const Edit__Peer__Standing
 		.next_aligns = wire->next_aligns,
 		.finishing = wire->finishing,
 		.finished = wire->finished,
-		.ready_in = wire->ready_in};
+		.ready_in = wire->ready_in,
+		.is_final = wire->is_final};
 	const char *wrong = take_settings(wire->n_settings, wire->settings, wire->n_setting_rounds, wire->setting_rounds,
 					  &standing->settings, standing->setting_round);
 	if (!wrong && wire->has_agreed)

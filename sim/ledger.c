@@ -588,10 +588,12 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
 	if (healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot)) {
 		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
-		bool was_behind = share->is_behind;
+		/* A late member keeps its theta, unless it is late too often. */
+		bool keeps = share->is_behind || (verdict == VERDICT_LATE &&
+						  !share_is_too_stale(share, &ledger->settings[healed->round - 1]));
 		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
 		share->own_commit = healed->round;
-		share->is_fetched = verdict != VERDICT_LATE && !was_behind;
+		share->is_fetched = !keeps;
 	}
 	share->round = healed->round;
 	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
