@@ -33,7 +33,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width node_config
-CORE   := vec penalty outer ring link view places circle row collective proposal sync part heal standing round node_rings node node_look
+CORE   := vec penalty outer ring link view places circle row collective proposal sync part heal plan standing round node_rings node node_look
 PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
@@ -42,7 +42,7 @@ LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
-SIM    := heap parcel trainee formula share ledger ballot trace setup citizen stage mishap oracle world \
+SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
 CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
           steer wait

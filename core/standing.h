@@ -4,13 +4,8 @@
 /* The begin of a view whose members may have come differently far: after a death amid a round, with members that join or come back.
  *
  * When the ring is complete every member tells how far it has come (struct standing) and, for each layer, what it holds (struct
- * holding: round and hash). When all words of all are there, everybody derives the same plan from them:
- *
- * - Of each layer all shall hold what was committed last: in the newest view, of that the highest round, of that the hash of most, of equally many that of the lowest rank. Whoever holds something
- *   else gets it (core/heal.h).
- * - The leader is whoever has come furthest, in the same order; its round, settings and what it knows of the next round hold for all.
- *   If layers that it has completed are lost with those who held them, it is whoever has come as far as they go. What was agreed for
- *   the next round holds if anybody has committed the first layer of it, and is taken back otherwise.
+ * holding: round and hash). When all words of all are there, everybody derives the same plan from them (core/plan.h), and whoever
+ * holds something else than all shall hold gets it (core/heal.h).
  *
  * Once all hold the same, rounds go on: layers that somebody has committed are done, the others are done again, with the offers that
  * are there. Whose theta began from something else is given the anchor, and brings nothing to a round that others have begun.

@@ -9,67 +9,12 @@
 #include <xxhash.h>
 
 #include "sim/ledger.h"
+#include "sim/ledger_book.h"
 #include "sim/memory.h"
-#include "sim/share.h"
-
-enum { MEETINGS = 4 /* of one layer at a time: members are never more than a round apart */ };
 
 #define TOLERANCE 2e-6 /* float32 against double, relative to the size of what was added up */
 
-/* One layer in one round. */
-struct meeting {
-	uint64_t round;      /* 0: unused */
-	uint32_t committed_count;
-	const struct roster *roster; /* of the view in which it was committed first */
-	bool first_waits;    /* whoever committed first has no theta, so no mean */
-	bool is_gradients;   /* the round is of gradients */
-	struct record *records; /* [count of roster] as the first member to commit has them */
-	double *weights;     /* [count of roster] */
-	size_t accepted;
-	uint64_t hash;       /* of the result */
-	uint64_t mean_hash;  /* of the mean gradient */
-};
-
-struct ledger_layer {
-	size_t size;
-	float *anchor, *momentum; /* [size] after `round` */
-	uint64_t round;           /* the last one that any member has committed */
-	struct formula_detector *detectors; /* [peers] */
-	/* before that round, in case it is done again: those who have committed it may all die */
-	float *anchor_before, *momentum_before;
-	struct formula_detector *detectors_before;
-	struct meeting meetings[MEETINGS];
-};
-
-struct ledger_member {
-	uint64_t round;     /* completed by all layers */
-	struct ring_settings settings;
-	const struct roster *roster;
-	bool is_gone;       /* has fallen */
-	bool is_standing;   /* its view has not been ready yet */
-	size_t next_check;  /* layer whose memory is checked after the next event */
-};
-
-struct ledger {
-	uint32_t peers;
-	size_t layer_count;
-	uint64_t rounds;
-	struct ledger_layer *layers;   /* [layer_count] */
-	struct share *shares;          /* [peers][layer_count] */
-	struct ledger_member *members; /* [peers] */
-	struct ring_settings *settings; /* [rounds + 1] in force for the round after each completed one */
-	bool *settings_known;          /* [rounds + 1] */
-	double *anchor, *momentum;     /* scratch [largest size] */
-	const float **deltas;          /* scratch [peers] */
-	uint64_t event;                /* number of the one looked at */
-	struct ledger_counts counts;
-	uint64_t hash;
-	char fault[LEDGER_FAULT_BYTES];
-};
-
-static bool fail(struct ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct ledger *ledger, const char *format, ...)
+bool ledger_fail(struct ledger *ledger, const char *format, ...)
 {
 	if (ledger->fault[0] == '\0') {
 		va_list list;
@@ -83,11 +28,6 @@ static bool fail(struct ledger *ledger, const char *format, ...)
 const char *ledger_fault(const struct ledger *ledger)
 {
 	return ledger->fault[0] == '\0' ? NULL : ledger->fault;
-}
-
-static struct share *share_of(struct ledger *ledger, uint32_t rank, size_t layer_index)
-{
-	return &ledger->shares[rank * ledger->layer_count + layer_index];
 }
 
 static uint64_t fold(uint64_t hash, uint64_t number)
@@ -128,7 +68,7 @@ struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t lay
 			meeting->weights = memory_take(peers, sizeof *meeting->weights);
 		}
 		for (uint32_t rank = 0; rank < peers; rank++)
-			share_init(share_of(ledger, rank, l), &layers[l]);
+			share_init(ledger_share(ledger, rank, l), &layers[l]);
 	}
 	ledger->anchor = memory_take(largest, sizeof(double));
 	ledger->momentum = memory_take(largest, sizeof(double));
@@ -146,7 +86,7 @@ void ledger_free(struct ledger *ledger)
 			free(layer->meetings[k].weights);
 		}
 		for (uint32_t rank = 0; rank < ledger->peers; rank++)
-			share_fini(share_of(ledger, rank, l));
+			share_fini(ledger_share(ledger, rank, l));
 		free(layer->anchor);
 		free(layer->momentum);
 		free(layer->detectors);
@@ -174,7 +114,7 @@ static struct meeting *meeting_of(struct ledger *ledger, const struct roster *ro
 		return meeting;
 	/* Of two members in one view neither is two rounds ahead. */
 	if (meeting->round != 0 && meeting->roster == roster && meeting->committed_count < roster->count) {
-		fail(ledger, "layer %zu: round %ju begins before round %ju is done everywhere", layer_index, (uintmax_t)round,
+		ledger_fail(ledger, "layer %zu: round %ju begins before round %ju is done everywhere", layer_index, (uintmax_t)round,
 		     (uintmax_t)meeting->round);
 		return NULL;
 	}
@@ -186,15 +126,15 @@ static struct meeting *meeting_of(struct ledger *ledger, const struct roster *ro
 bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *layers)
 {
 	for (size_t l = 0; l < ledger->layer_count; l++)
-		if (!share_offer(share_of(ledger, rank, l), &layers[l]))
-			return fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
+		if (!share_offer(ledger_share(ledger, rank, l), &layers[l]))
+			return ledger_fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
 	return true;
 }
 
 bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l, bool is_absent)
 {
-	if (!share_gradient(share_of(ledger, rank, l), &layers[l], is_absent))
-		return fail(ledger, "peer %u, layer %zu: gradient handed over twice", rank, l);
+	if (!share_gradient(ledger_share(ledger, rank, l), &layers[l], is_absent))
+		return ledger_fail(ledger, "peer %u, layer %zu: gradient handed over twice", rank, l);
 	return true;
 }
 
@@ -202,7 +142,7 @@ void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *la
 {
 	ledger->members[rank].round = 0;
 	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct share *share = share_of(ledger, rank, l);
+		struct share *share = ledger_share(ledger, rank, l);
 		share_restart(share, &layers[l], had_begun);
 		share->first_view = had_begun ? UINT64_MAX : 0; /* the others will not have it in theirs, or have nothing yet */
 	}
@@ -211,18 +151,18 @@ void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *la
 /* Whose offer the others have: that of the earlier life, once the ring had begun. */
 static struct share *bringer_of(struct ledger *ledger, const struct roster *roster, uint32_t slot, size_t layer_index)
 {
-	struct share *share = share_of(ledger, slot, layer_index);
+	struct share *share = ledger_share(ledger, slot, layer_index);
 	return share->ghost != NULL && roster->view < share->first_view ? share->ghost : share;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
 {
-	const struct share *share = share_of(ledger, rank, l);
+	const struct share *share = ledger_share(ledger, rank, l);
 	bool is_kept = (share->offered && !share->corrects) || share->handed;
 	if (is_kept && share_theta_hash(&layers[l]) != share->theta_hash)
-		return fail(ledger, "peer %u, layer %zu: theta was changed before it was published", rank, l);
+		return ledger_fail(ledger, "peer %u, layer %zu: theta was changed before it was published", rank, l);
 	if (share_state_hash(&layers[l]) != share->state_hash)
-		return fail(ledger, "peer %u, layer %zu: anchor or momentum changed without a commit", rank, l);
+		return ledger_fail(ledger, "peer %u, layer %zu: anchor or momentum changed without a commit", rank, l);
 	return true;
 }
 
@@ -232,13 +172,13 @@ static bool look_at_settings(struct ledger *ledger, uint32_t rank, const struct 
 	const struct ring_settings *settings = node_settings(node);
 	bool is_new = member->round != round;
 	if (round > ledger->rounds)
-		return fail(ledger, "peer %u: round %ju of %ju", rank, (uintmax_t)round, (uintmax_t)ledger->rounds);
+		return ledger_fail(ledger, "peer %u: round %ju of %ju", rank, (uintmax_t)round, (uintmax_t)ledger->rounds);
 	if (!ledger->settings_known[round]) {
 		ledger->settings[round] = *settings;
 		ledger->settings_known[round] = true;
 	}
 	if (memcmp(settings, &ledger->settings[round], sizeof *settings) != 0)
-		return fail(ledger, "peer %u: settings after round %ju differ from %s", rank, (uintmax_t)round,
+		return ledger_fail(ledger, "peer %u: settings after round %ju differ from %s", rank, (uintmax_t)round,
 			    is_new ? "another peer's" : "its own before");
 	return true;
 }
@@ -259,7 +199,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 		member->is_standing = false;
 	}
 	if (status->round != member->round && status->round != member->round + 1)
-		return fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
+		return ledger_fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
 	if (!look_at_settings(ledger, rank, node, status->round))
 		return false;
 	member->round = status->round;
@@ -267,14 +207,14 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		uint64_t round = node_layer_round(node, l);
 		lowest = u64_min(lowest, round);
-		if (round != share_of(ledger, rank, l)->round)
-			return fail(ledger, "peer %u, layer %zu: round %ju without a commit", rank, l, (uintmax_t)round);
+		if (round != ledger_share(ledger, rank, l)->round)
+			return ledger_fail(ledger, "peer %u, layer %zu: round %ju without a commit", rank, l, (uintmax_t)round);
 		if (round != status->round && round != status->round + 1)
-			return fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
+			return ledger_fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
 				    (uintmax_t)round, (uintmax_t)status->round);
 	}
 	if (lowest != status->round)
-		return fail(ledger, "peer %u: all layers at round %ju, status says %ju", rank, (uintmax_t)lowest,
+		return ledger_fail(ledger, "peer %u: all layers at round %ju, status says %ju", rank, (uintmax_t)lowest,
 			    (uintmax_t)status->round);
 	member->next_check = (member->next_check + 1) % ledger->layer_count;
 	return look_at_memory(ledger, rank, layers, member->next_check);
@@ -297,14 +237,14 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	struct share *share = bringer_of(ledger, meeting->roster, slot, l);
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
-		return fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
 			    rank);
 	if (record->verdict != VERDICT_LATE && !share_is_there(share, meeting->is_gradients))
-		return fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
+		return ledger_fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
 	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings,
 					   &ledger->layers[l].detectors[slot], &z);
 	if (record->verdict != verdict)
-		return fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
+		return ledger_fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
 			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
 	if (verdict == VERDICT_LATE || verdict == VERDICT_ABSENT) {
 		ledger->counts.lates += verdict == VERDICT_LATE;
@@ -314,13 +254,13 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	share_settle(share);
 	double norm = formula_norm(share->delta, size);
 	if (isfinite(norm) && !is_near(record->norm, norm, 1e-6, 0.0))
-		return fail(ledger, "layer %zu, round %ju: norm %.9g of peer %u, expected %.9g", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu, round %ju: norm %.9g of peer %u, expected %.9g", l, (uintmax_t)meeting->round,
 			    record->norm, rank, norm);
 	if (!isfinite(norm) && isfinite(record->norm))
-		return fail(ledger, "layer %zu, round %ju: norm %.9g of a nonfinite theta of peer %u", l,
+		return ledger_fail(ledger, "layer %zu, round %ju: norm %.9g of a nonfinite theta of peer %u", l,
 			    (uintmax_t)meeting->round, record->norm, rank);
 	if (!is_near(record->z, z, 1e-9, 1e-12))
-		return fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
 			    record->z, rank, z);
 	ledger->counts.outliers += verdict == VERDICT_OUTLIER;
 	ledger->counts.nonfinites += verdict == VERDICT_NONFINITE;
@@ -350,14 +290,14 @@ static bool check_mean(struct ledger *ledger, size_t l, struct meeting *meeting,
 	size_t bytes = layer->size * sizeof(float);
 	const float *expected = is_realigned(meeting) ? layer->anchor : result->theta;
 	if (memcmp(result->anchor, expected, bytes) != 0 || memcmp(result->momentum, layer->momentum, bytes) != 0)
-		return fail(ledger, "layer %zu, round %ju: the anchor is not theta before the step", l,
+		return ledger_fail(ledger, "layer %zu, round %ju: the anchor is not theta before the step", l,
 			    (uintmax_t)meeting->round);
 	if (meeting->accepted == 0 || meeting->first_waits)
 		return true;
 	double scale = formula_mean(ledger->deltas, meeting->weights, meeting->roster->count, layer->size, ledger->anchor);
 	double error = distance(result->gradient, ledger->anchor, layer->size);
 	if (!(error <= TOLERANCE * scale + 1e-30))
-		return fail(ledger, "layer %zu, round %ju: the mean gradient is off by %.3g (of %.3g)", l,
+		return ledger_fail(ledger, "layer %zu, round %ju: the mean gradient is off by %.3g (of %.3g)", l,
 			    (uintmax_t)meeting->round, error, scale);
 	return true;
 }
@@ -374,7 +314,7 @@ static bool check_lates(struct ledger *ledger, size_t l, const struct meeting *m
 	}
 	/* In a later view the others may be fewer than when it was late. */
 	if (goes_on && meeting->roster->view == VIEW_FIRST && 2 * lates >= meeting->roster->count)
-		return fail(ledger, "layer %zu, round %ju: %u of %u peers are late", l, (uintmax_t)meeting->round, lates,
+		return ledger_fail(ledger, "layer %zu, round %ju: %u of %u peers are late", l, (uintmax_t)meeting->round, lates,
 			    meeting->roster->count);
 	return true;
 }
@@ -398,7 +338,7 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 	if (meeting->accepted == 0) {
 		if (memcmp(result->anchor, layer->anchor, layer->size * sizeof(float)) != 0 ||
 		    memcmp(result->momentum, layer->momentum, layer->size * sizeof(float)) != 0)
-			return fail(ledger, "layer %zu, round %ju: changed although nobody was accepted", l,
+			return ledger_fail(ledger, "layer %zu, round %ju: changed although nobody was accepted", l,
 				    (uintmax_t)meeting->round);
 		return true;
 	}
@@ -408,17 +348,12 @@ static bool check_result(struct ledger *ledger, size_t l, struct meeting *meetin
 	double anchor_error = distance(result->anchor, ledger->anchor, layer->size);
 	double anchor_scale = formula_norm(layer->anchor, layer->size) + settings->value[OUTER_LR] * 2.0 * scale;
 	if (!(momentum_error <= TOLERANCE * scale + 1e-30))
-		return fail(ledger, "layer %zu, round %ju: momentum is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu, round %ju: momentum is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
 			    momentum_error, scale);
 	if (!(anchor_error <= TOLERANCE * anchor_scale + 1e-30))
-		return fail(ledger, "layer %zu, round %ju: anchor is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu, round %ju: anchor is off by %.3g (of %.3g)", l, (uintmax_t)meeting->round,
 			    anchor_error, anchor_scale);
 	return true;
-}
-
-static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
-{
-	return roster_rank(meeting->roster, slot) < meeting->roster->count;
 }
 
 /* Nobody who is there has this round of the layer: all that it has left is forgotten. */
@@ -426,13 +361,13 @@ static bool begin_again(struct ledger *ledger, size_t l, struct meeting *meeting
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	for (uint32_t rank = 0; rank < roster->count; rank++)
-		if (share_of(ledger, roster->slots[rank], l)->round >= meeting->round && !ledger->members[roster->slots[rank]].is_gone)
-			return fail(ledger, "layer %zu, round %ju: done again although peer %u has it", l, (uintmax_t)meeting->round,
+		if (ledger_share(ledger, roster->slots[rank], l)->round >= meeting->round && !ledger->members[roster->slots[rank]].is_gone)
+			return ledger_fail(ledger, "layer %zu, round %ju: done again although peer %u has it", l, (uintmax_t)meeting->round,
 				    roster->slots[rank]);
 	memcpy(layer->anchor, layer->anchor_before, layer->size * sizeof(float));
 	memcpy(layer->momentum, layer->momentum_before, layer->size * sizeof(float));
 	for (uint32_t slot = 0; slot < ledger->peers; slot++)
-		if (share_of(ledger, slot, l)->own_commit < meeting->round)
+		if (ledger_share(ledger, slot, l)->own_commit < meeting->round)
 			layer->detectors[slot] = layer->detectors_before[slot];
 	layer->round--;
 	ledger->settings_known[meeting->round] = false;
@@ -452,11 +387,11 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 {
 	struct ledger_layer *layer = &ledger->layers[l];
 	if (meeting->round != layer->round + 1)
-		return fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
+		return ledger_fail(ledger, "layer %zu: round %ju committed after round %ju", l, (uintmax_t)meeting->round,
 			    (uintmax_t)layer->round);
 	const struct roster *roster = meeting->roster;
 	keep_before(ledger, layer);
-	meeting->first_waits = share_of(ledger, first, l)->waits;
+	meeting->first_waits = ledger_share(ledger, first, l)->waits;
 	meeting->is_gradients = false;
 	for (uint32_t rank = 0; rank < roster->count; rank++)
 		meeting->is_gradients |= bringer_of(ledger, roster, roster->slots[rank], l)->handed;
@@ -468,7 +403,7 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 		if (!check_record(ledger, l, meeting, rank, settings))
 			return false;
 		/* Who has fallen has not advanced its own. */
-		if (ledger->members[slot].is_gone || roster->view < share_of(ledger, slot, l)->first_view)
+		if (ledger->members[slot].is_gone || roster->view < ledger_share(ledger, slot, l)->first_view)
 			layer->detectors[slot] = layer->detectors_before[slot];
 	}
 	if (!check_lates(ledger, l, meeting, settings) || !check_result(ledger, l, meeting, result, settings))
@@ -492,18 +427,18 @@ static bool check_beliefs(struct ledger *ledger, uint32_t rank, const struct nod
 		double weight = node_weight(node, l, other);
 		if (record->round != first->round || record->verdict != first->verdict || record->steps != first->steps ||
 		    memcmp(&record->norm, &first->norm, sizeof record->norm) != 0)
-			return fail(ledger, "peer %u, layer %zu, round %ju: its record of peer %u differs", rank, l,
+			return ledger_fail(ledger, "peer %u, layer %zu, round %ju: its record of peer %u differs", rank, l,
 				    (uintmax_t)meeting->round, other);
 		if (!is_near(weight, meeting->weights[other], 1e-12, 0.0))
-			return fail(ledger, "peer %u, layer %zu, round %ju: weight %.15g of peer %u, expected %.15g", rank, l,
+			return ledger_fail(ledger, "peer %u, layer %zu, round %ju: weight %.15g of peer %u, expected %.15g", rank, l,
 				    (uintmax_t)meeting->round, weight, other, meeting->weights[other]);
 		if (record->verdict != VERDICT_ACCEPTED && weight != 0.0)
-			return fail(ledger, "peer %u, layer %zu, round %ju: peer %u is left out and has weight %.9g", rank, l,
+			return ledger_fail(ledger, "peer %u, layer %zu, round %ju: peer %u is left out and has weight %.9g", rank, l,
 				    (uintmax_t)meeting->round, other, weight);
 		sum += weight;
 	}
 	if (sum != 0.0 && !is_near(sum, 1.0, 1e-12, 0.0))
-		return fail(ledger, "peer %u, layer %zu, round %ju: weights add up to %.15g", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: weights add up to %.15g", rank, l,
 			    (uintmax_t)meeting->round, sum);
 	return true;
 }
@@ -516,7 +451,7 @@ static bool check_detector(struct ledger *ledger, uint32_t rank, const struct no
 		return true; /* others are a round ahead: the expected one is too */
 	if ((double)detector->count != expected->count || (double)detector->streak != expected->streak ||
 	    !is_near(detector->mean, expected->mean, 1e-12, 0.0) || !is_near(detector->var, expected->var, 1e-9, 1e-18))
-		return fail(ledger, "peer %u, layer %zu, round %ju: detector (%ju, %.9g, %.9g), expected (%.0f, %.9g, %.9g)",
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: detector (%ju, %.9g, %.9g), expected (%.0f, %.9g, %.9g)",
 			    rank, l, (uintmax_t)round, (uintmax_t)detector->count, detector->mean, detector->var,
 			    expected->count, expected->mean, expected->var);
 	return true;
@@ -529,11 +464,11 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 	if (ledger_fault(ledger) != NULL)
 		return false;
 	if (l >= ledger->layer_count)
-		return fail(ledger, "peer %u: commits layer %zu of %zu", rank, l, ledger->layer_count);
-	struct share *share = share_of(ledger, rank, l);
+		return ledger_fail(ledger, "peer %u: commits layer %zu of %zu", rank, l, ledger->layer_count);
+	struct share *share = ledger_share(ledger, rank, l);
 	const struct layer *layer = &layers[l];
 	if (committed->round != share->round + 1)
-		return fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu: round %ju committed after round %ju", rank, l,
 			    (uintmax_t)committed->round, (uintmax_t)share->round);
 	const struct roster *roster = ledger->members[rank].roster;
 	struct meeting *meeting = meeting_of(ledger, roster, l, committed->round);
@@ -549,14 +484,14 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return false;
 	uint64_t hash = share_state_hash(layer);
 	if (hash != meeting->hash)
-		return fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	/* Whoever has brought none gets none. */
 	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && !share->waits;
 	if (has_mean && meeting->mean_hash == 0)
 		meeting->mean_hash = share_gradient_hash(layer);
 	if (has_mean && share_gradient_hash(layer) != meeting->mean_hash)
-		return fail(ledger, "peer %u, layer %zu, round %ju: the mean gradient differs from other peers'", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: the mean gradient differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
 		return false;
@@ -569,113 +504,21 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 	return true;
 }
 
-bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash)
-{
-	const size_t l = healed->layer_index;
-	if (ledger_fault(ledger) != NULL)
-		return false;
-	const struct ledger_layer *layer = &ledger->layers[l];
-	struct share *share = share_of(ledger, slot, l);
-	bool is_before = healed->round + 1 == layer->round;
-	const float *anchor = is_before ? layer->anchor_before : layer->anchor;
-	const float *momentum = is_before ? layer->momentum_before : layer->momentum;
-	if (!is_before && healed->round != layer->round)
-		return fail(ledger, "peer %u, layer %zu: fetched as of round %ju, which is not the last one (%ju)", slot, l,
-			    (uintmax_t)healed->round, (uintmax_t)layer->round);
-	if (memcmp(layers[l].anchor, anchor, layer->size * sizeof(float)) != 0 ||
-	    memcmp(layers[l].momentum, momentum, layer->size * sizeof(float)) != 0)
-		return fail(ledger, "peer %u, layer %zu: fetched what is not that of round %ju", slot, l, (uintmax_t)healed->round);
-	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
-	if (healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot)) {
-		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
-		/* A late member keeps its theta, unless it is late too often. */
-		bool keeps = share->is_behind || (verdict == VERDICT_LATE &&
-						  !share_is_too_stale(share, &ledger->settings[healed->round - 1]));
-		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
-		share->own_commit = healed->round;
-		share->is_fetched = !keeps;
-	}
-	share->round = healed->round;
-	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
-	ledger->counts.heals++;
-	return true;
-}
-
-void ledger_seat(struct ledger *ledger, uint32_t slot, const struct roster *roster)
-{
-	struct ledger_member *member = &ledger->members[slot];
-	member->is_standing = member->roster != NULL;
-	member->roster = roster;
-	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct share *share = share_of(ledger, slot, l);
-		if (share->first_view == UINT64_MAX)
-			share->first_view = roster->view;
-	}
-}
-
-void ledger_fall(struct ledger *ledger, uint32_t slot)
-{
-	ledger->members[slot].is_gone = true;
-	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct ledger_layer *layer = &ledger->layers[l];
-		const struct meeting *meeting = &layer->meetings[layer->round % MEETINGS];
-		if (layer->round > 0 && is_of_roster(meeting, slot) && share_of(ledger, slot, l)->own_commit < layer->round)
-			layer->detectors[slot] = layer->detectors_before[slot];
-	}
-}
-
-void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds)
-{
-	ledger->members[slot].is_gone = false;
-	for (size_t l = 0; l < ledger->layer_count; l++) {
-		struct share *share = share_of(ledger, slot, l);
-		uint64_t own_commit = share->own_commit;
-		share_restart(share, &layers[l], true);
-		share->first_view = UINT64_MAX;
-		share->waits = true;
-		if (rounds[l] != LAYER_NOTHING) {
-			share->round = rounds[l];
-			share->own_commit = own_commit;
-			continue;
-		}
-		ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
-	}
-}
-
-/* A layer goes back to the worker apart from a commit: fetched, or because the worker has none. */
-static bool publish_late(struct ledger *ledger, uint32_t slot, size_t l, const struct layer *layer, const struct action *publish)
-{
-	struct share *share = share_of(ledger, slot, l);
-	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
-	if (share->handed && publish->verdict != VERDICT_NONFINITE)
-		return fail(ledger, "peer %u, layer %zu, round %ju: published as a mean that is not there", slot, l,
-			    (uintmax_t)publish->round);
-	if (!share->handed && memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
-		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor that was fetched", slot, l,
-			    (uintmax_t)publish->round);
-	if (!share->handed && !share->waits &&
-	    publish->verdict != meeting->records[roster_rank(meeting->roster, slot)].verdict)
-		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", slot, l,
-			    (uintmax_t)publish->round);
-	share_end(share, layer);
-	return true;
-}
-
 bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *layers, const struct action *publish)
 {
 	const size_t l = publish->layer_index;
 	if (ledger_fault(ledger) != NULL)
 		return false;
-	struct share *share = share_of(ledger, rank, l);
+	struct share *share = ledger_share(ledger, rank, l);
 	const struct layer *layer = &layers[l];
 	if ((!share->offered && !share->handed && !share->waits) || publish->round != share->round)
-		return fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
 	if (share->waits || share->is_fetched)
-		return publish_late(ledger, rank, l, layer, publish);
+		return ledger_publish_late(ledger, rank, l, layer, publish);
 	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */
 		if (!share_return(share, layer))
-			return fail(ledger, "peer %u, layer %zu, round %ju: theta is not what it was, corrected by the last round",
+			return ledger_fail(ledger, "peer %u, layer %zu, round %ju: theta is not what it was, corrected by the last round",
 				    rank, l, (uintmax_t)publish->round);
 		return true;
 	}
@@ -684,10 +527,10 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	if (share->handed)
 		verdict = meeting->accepted > 0 ? VERDICT_ACCEPTED : VERDICT_NONFINITE;
 	else if (memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
-		return fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor", rank, l,
 			    (uintmax_t)publish->round);
 	if (publish->verdict != verdict)
-		return fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", rank, l,
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", rank, l,
 			    (uintmax_t)publish->round);
 	share_end(share, layer);
 	return true;
