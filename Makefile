@@ -32,8 +32,9 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
-PLAIN  := base option event layer width
-CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part round node
+PLAIN  := base option event layer width node_config
+CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part heal plan standing \
+          round node_rings node node_look
 PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
@@ -43,12 +44,13 @@ LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
-SIM    := heap parcel trainee formula share ledger ballot trace setup citizen stage mishap world \
+SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
 CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
           steer wait keygen
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh test_node test_node_trouble test_part \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
+          test_node test_node_trouble test_node_views test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \

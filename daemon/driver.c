@@ -190,6 +190,13 @@ void driver_tell(struct driver *driver)
 
 /* ---- Actions ---- */
 
+/* The hash of a layer is made, with its entry in the state file, between other work. */
+static void ask_hash(struct driver *driver, uint32_t layer_index)
+{
+	CHECK(driver->hash_count < driver->run->segment.layer_count);
+	driver->hash_queue[driver->hash_count++] = layer_index;
+}
+
 static void commit(struct driver *driver, const struct action *action)
 {
 	struct run *run = driver->run;
@@ -198,8 +205,7 @@ static void commit(struct driver *driver, const struct action *action)
 		driver->committed_count = 0;
 		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
 	}
-	CHECK(driver->hash_count < run->segment.layer_count);
-	driver->hash_queue[driver->hash_count++] = action->layer_index;
+	ask_hash(driver, action->layer_index);
 }
 
 /* What the worker will read when it has the layer. */
@@ -268,6 +274,8 @@ static void act(struct driver *driver, const struct action *action)
 	switch (action->kind) {
 	case ACTION_SEND: transport_send(driver->transport, action->to, &action->message); break;
 	case ACTION_COMMITTED: commit(driver, action); break;
+	case ACTION_HASH:
+	case ACTION_HEALED: ask_hash(driver, action->layer_index); break;
 	case ACTION_PUBLISH: publish(driver, action); break;
 	case ACTION_SCHEDULE: schedule(driver, action->number, action->gradients); break;
 	case ACTION_PAUSE:

@@ -51,7 +51,7 @@ char *manifest_text(const struct manifest *manifest, const struct run *run, cons
 	json_object_set_new(root, "format", json_integer(FORMAT));
 	json_object_set_new(root, "run", json_string(manifest->run));
 	json_object_set_new(root, "member", json_string(manifest->member));
-	json_object_set_new(root, "view", json_integer(VIEW_NUMBER));
+	json_object_set_new(root, "view", json_integer(VIEW_FIRST));
 	json_object_set_new(root, "round", count_json(manifest->round));
 	if (manifest->shards > 1) {
 		json_object_set_new(root, "row", count_json(run->config->row));

@@ -121,7 +121,7 @@ static void say(struct recovery *recovery, uint32_t rank, const struct consent_l
 	static char texts[CONSENT_FACTS_MAX][2][FACT_TEXT_MAX + 1];
 	struct fact facts[CONSENT_FACTS_MAX];
 	struct message message = {.kind = MESSAGE_HELLO, .from = recovery->config->rank, .incarnation = recovery->incarnation,
-				  .view = VIEW_NUMBER};
+				  .view = VIEW_FIRST};
 	message.hello = (struct hello){.name = config_text(recovery->config, NODE_NAME), .facts = facts,
 				       .fact_count = consent_facts(list, run_name(recovery->config), texts, facts)};
 	transport_send(recovery->transport, rank, &message);

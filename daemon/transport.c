@@ -340,7 +340,7 @@ static void tell_stolen(struct transport *transport, const char *name, uint64_t 
 static void refuse_stranger(struct transport *transport, enum refusal reason)
 {
 	struct message message = {.kind = MESSAGE_REFUSE, .from = transport->config.rank,
-				  .incarnation = transport->config.incarnation, .view = VIEW_NUMBER,
+				  .incarnation = transport->config.incarnation, .view = VIEW_FIRST,
 				  .refuse = {.reason = reason}};
 	transport_send(transport, transport->config.rank, &message);
 	transport->counts.stranger_frames++;

@@ -119,7 +119,7 @@ static void close_member(struct transport *transport)
 
 static struct message message_of(uint32_t from, enum message_kind kind)
 {
-	struct message message = {.kind = kind, .from = from, .incarnation = 100 + from, .view = VIEW_NUMBER};
+	struct message message = {.kind = kind, .from = from, .incarnation = 100 + from, .view = VIEW_FIRST};
 	if (kind == MESSAGE_HELLO)
 		message.hello = (struct hello){.name = names[from]};
 	return message;
