@@ -38,8 +38,8 @@ CORE   := vec penalty outer ring link view places roster vote decree seating cou
 PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
 DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
-          checkpoint restore consent recovery changes rounds history \
-          driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
+          checkpoint restore consent recovery votefile membership changes rounds history \
+          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \

@@ -95,6 +95,8 @@ const struct detector *node_detector(const struct node *node, size_t layer_index
  * present one hold the same, so that rounds go on. */
 uint64_t node_since(const struct node *node);
 bool node_is_ready(const struct node *node);
+/* The view in which a layer's last round was committed; 0: before the first. */
+uint64_t node_layer_since(const struct node *node, size_t layer_index);
 /* Rounds completed by a layer; LAYER_NOTHING: nothing is held. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
 /* Where a layer is. */

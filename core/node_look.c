@@ -187,6 +187,12 @@ bool node_is_aligning(const struct node *node)
 	return node->sync.aligns;
 }
 
+uint64_t node_layer_since(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	return node->sync.state[layer_index].since;
+}
+
 const struct detector *node_detector(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);

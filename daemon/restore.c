@@ -158,13 +158,13 @@ static void fill_segment(struct run *run, const struct snapshot *snapshot)
 
 static int fill_state(struct run *run, const struct snapshot *snapshot, const char *state_path, struct line *why)
 {
-	const struct state_run record = {.round = snapshot->round, .settings = snapshot->settings,
+	const struct state_run record = {.round = snapshot->round, .since = snapshot->since, .settings = snapshot->settings,
 					 .offer_step = snapshot->step, .offer_tokens = snapshot->tokens,
 					 .offer_wait_us = snapshot->wait_us, .worker_restarts = snapshot->worker_restarts,
 					 .sync_us = snapshot->sync_us};
 	for (size_t i = 0; i < snapshot->layer_count; i++)
 		run->state.layers[i].detector = snapshot->layers[i].detector;
-	return state_begin(&run->state, state_path, &record, why);
+	return state_begin(&run->state, state_path, &record, true, why);
 }
 
 int restore_run(struct run *run, const char *folder, uint64_t round, const struct description *description, const char *state_path,

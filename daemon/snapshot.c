@@ -105,7 +105,7 @@ void snapshot_take_inner(struct snapshot *snapshot, const struct run *run)
 int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t round)
 {
 	const struct state *state = &run->state;
-	const struct state_run *record = &state->head->run;
+	const struct state_run *record = state->run;
 	size_t total = size_max(total_size(&run->segment), 1), done = 0;
 	snapshot->anchor = malloc(total * sizeof(float));
 	snapshot->momentum = malloc(total * sizeof(float));
@@ -123,6 +123,7 @@ int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t rou
 		done += part->size;
 	}
 	snapshot->round = round;
+	snapshot->since = record->since;
 	snapshot->settings = record->settings;
 	snapshot->finished = atomic_load(&run->segment.header->stop) != 0;
 	snapshot->worker_restarts = record->worker_restarts;
@@ -156,7 +157,7 @@ static json_t *hash_json(uint64_t hash)
 }
 
 /* The counts of a snapshot, by name. */
-#define COUNTS(X) X(round) X(step) X(tokens) X(wait_us) X(inner_step) X(worker_restarts) X(sync_us)
+#define COUNTS(X) X(round) X(since) X(step) X(tokens) X(wait_us) X(inner_step) X(worker_restarts) X(sync_us)
 
 static json_t *layer_json(const struct snapshot_layer *layer)
 {

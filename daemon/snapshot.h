@@ -18,6 +18,7 @@ struct snapshot_layer {
 
 struct snapshot {
 	uint64_t round;            /* completed */
+	uint64_t since;            /* in this view */
 	struct ring_settings settings; /* in force from then on */
 	bool has_inner;
 	bool finished;             /* the run has ended with this round */
