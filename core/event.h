@@ -50,6 +50,7 @@ enum message_kind {
 	MESSAGE_STANDING,  /* ring stream: how far one member has come, at the begin of a view */
 	MESSAGE_HOLDING,   /* ring stream: what one member holds of a layer, then and when it has fetched it */
 	MESSAGE_SCALAR,    /* stream inside a replica: what one of its nodes knows of its pieces */
+	MESSAGE_DECREE,    /* of a council, to any member and to who wants to be one; never for a node */
 	MESSAGE_KIND_END
 };
 
@@ -206,6 +207,8 @@ struct change {
 			    * round after which the pause was agreed */
 };
 
+struct decree; /* core/decree.h */
+
 struct message {
 	enum message_kind kind;
 	uint32_t from;        /* rank in the mesh of the sender (the neighbour, not the origin) */
@@ -225,6 +228,8 @@ struct message {
 		uint32_t roll_origin;
 		const struct standing *standing; /* borrowed, as facts are */
 		struct holding holding;
+		const struct decree *decree; /* borrowed likewise; from, receiver, view and sequence are 0, incarnation is that of
+					      * the neighbour that sends it, which may pass on what another one says */
 	};
 	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
 	size_t payload_bytes;

@@ -125,6 +125,7 @@ static void print_message(FILE *file, const struct message *message)
 			(int)message->scalar.kind, message->scalar.number, message->scalar.layer_index, message->scalar.origin,
 			verdict_text((int)message->scalar.verdict), message->scalar.value, message->scalar.word);
 		break;
+	case MESSAGE_DECREE: /* of councils, which have a trace of their own */
 	case MESSAGE_KIND_END: break;
 	}
 }
