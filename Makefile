@@ -37,7 +37,7 @@ CORE   := vec penalty outer ring link view places roster vote decree seating cou
           round node_rings node node_look
 PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec_views codec \
           control_codec
-DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
+DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
           checkpoint restore consent recovery changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
@@ -55,9 +55,9 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
           test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
-          test_checkpoint test_checkpoint_death test_ctl test_ctl_render
+          test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly lab tiny scratch traced worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
