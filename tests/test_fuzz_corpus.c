@@ -85,7 +85,8 @@ static void files_replay(void **state)
 static void corpus_has_a_good_message_of_every_kind(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"hello", "refuse", "heartbeat", "roll", "record", "chunk", "confirm", "change"};
+	static const char *const names[] = {"hello", "refuse", "heartbeat", "roll", "record", "chunk", "confirm", "change",
+					    "decree-prepare", "decree-promise", "decree-decided", "decree-join", "decree-refused"};
 	struct codec *codec = codec_init(aligned_alloc(16, codec_size()));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		char path[128];
