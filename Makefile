@@ -173,7 +173,7 @@ FUZZ         := codec control description segment weights config tokens manifest
 FUZZ_SECONDS ?= 60
 FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
                   worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty core/roster core/vote daemon/members daemon/config \
-                  daemon/manifest daemon/snapshot)
+                  daemon/fields daemon/manifest daemon/snapshot)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))
