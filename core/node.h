@@ -55,7 +55,7 @@ enum peer_state {
 	PEER_LIVE,
 	PEER_DOWN,
 	PEER_REFUSED,
-	PEER_RESTARTED /* came back in mid-run with another incarnation: the static view cannot take it back */
+	PEER_RESTARTED /* came back in mid-run with another incarnation, which this view cannot take in */
 };
 
 struct node_peer {
