@@ -322,7 +322,7 @@ static void reload_keys(struct daemon *daemon)
 	keyring_close(&daemon->keyring);
 	daemon->keyring = keyring;
 	transport_rekey(daemon->transport);
-	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %" PRIu32 " of members, %zu of clients", keyring.member_count,
+	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %zu of members, %zu of clients", keyring.member_count,
 		 keyring.client_count);
 }
 
