@@ -282,7 +282,8 @@ static void take_messages(struct daemon *daemon)
 	struct message message;
 	unsigned budget = MESSAGES_PER_TURN;
 	while (transport_receive(daemon->transport, daemon->now_us, &budget, &message))
-		if (!hear_recovery(daemon, &message))
+		/* Decrees are for a council, of which there is none. */
+		if (message.kind != MESSAGE_DECREE && !hear_recovery(daemon, &message))
 			driver_message(&daemon->driver, &message, daemon->now_us);
 }
 
@@ -461,16 +462,16 @@ static int open_transport(struct daemon *daemon)
 	uint32_t ranks[ROAD_COUNT];
 	struct transport_config transport = {.listen = config->listen,
 					     .shard_listen = config->shard_listen,
-					     .rank = config->rank,
-					     .member_count = config->member_count,
-					     .names = (const char *const *)config->names,
-					     .neighbour_count = config_neighbours(config, ranks),
-					     .is_mesh = config->shards > 1 || config->fanout < config->replicas,
+					     .name = config_text(config, NODE_NAME),
+					     .view = {.number = VIEW_FIRST, .rank = config->rank, .member_count = config->member_count,
+						      .names = (const char *const *)config->names,
+						      .neighbour_count = config_neighbours(config, ranks)},
+					     .is_mesh = config->shards > 1,
 					     .incarnation = daemon->incarnation,
 					     .keyring = &daemon->keyring,
 					     .is_encrypted = config->is_encrypted};
-	for (size_t i = 0; i < transport.neighbour_count; i++)
-		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
+	for (size_t i = 0; i < transport.view.neighbour_count; i++)
+		transport.view.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
 	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
 	return error ? fail(error, text) : 0;
 }
