@@ -37,8 +37,8 @@ CORE   := vec penalty outer ring link view places roster vote decree seating cou
           round node_rings node node_look
 PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec_views codec \
           control_codec
-DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts fields folder run snapshot manifest \
-          checkpoint restore consent recovery membership changes rounds history \
+DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer contact guests reception transport worker_port state difference facts fields \
+          folder run snapshot manifest checkpoint restore consent recovery membership changes rounds history \
           driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
