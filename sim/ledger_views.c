@@ -9,6 +9,15 @@ static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
 	return roster_rank(meeting->roster, slot) < meeting->roster->count;
 }
 
+/* The last round has another outcome than the one that theta began from. */
+static void replace(struct share *share, const struct layer *layer)
+{
+	bool has_part = share->offered || share->is_behind;
+	share->is_void = true;
+	if (share->corrects && !(has_part && share->is_made_up))
+		memcpy(share->reference, layer->anchor, share->size * sizeof(float));
+}
+
 bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash)
 {
 	const size_t l = healed->layer_index;
@@ -35,8 +44,11 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 		share->own_commit = healed->round;
 		share->is_fetched = !keeps;
 	}
+	*ret_hash = share_state_hash(&layers[l]);
+	if (healed->round == share->round && !share->waits && *ret_hash != share->state_hash)
+		replace(share, &layers[l]);
 	share->round = healed->round;
-	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
+	share->state_hash = *ret_hash;
 	ledger->counts.heals++;
 	return true;
 }
