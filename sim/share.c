@@ -92,7 +92,7 @@ bool share_return(struct share *share, const struct layer *layer)
 {
 	make_up(share);
 	memcpy(share->snapshot, share->theta, share->size * sizeof(float));
-	share->offered = false;
+	share->offered = share->is_void = false;
 	share->is_behind = true;
 	return memcmp(layer->theta, share->theta, share->size * sizeof(float)) == 0;
 }
