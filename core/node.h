@@ -89,12 +89,14 @@ double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
 uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
 /* Own detectors [layer_count], as of the last commit of each layer. */
 const struct detector *node_detector(const struct node *node, size_t layer_index);
-/* The view in which the newest thing held was committed, to be kept beside the state (struct node_config); whether all members of the
- * present one hold the same, so that rounds go on. */
+/* The view in which the newest round that this member holds as a whole was committed, to be kept beside the state (struct node_config);
+ * whether all members of the present one hold the same, so that rounds go on. */
 uint64_t node_since(const struct node *node);
 bool node_is_ready(const struct node *node);
-/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. */
+/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. And the view in which that round was committed, to be kept beside the layer:
+ * a member that stops amid a heal holds layers of different ones. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
+uint64_t node_layer_since(const struct node *node, size_t layer_index);
 /* Where a layer is. */
 enum node_layer_state {
 	NODE_LAYER_WORKER,  /* the worker computes with it */

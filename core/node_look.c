@@ -194,6 +194,12 @@ uint64_t node_layer_round(const struct node *node, size_t layer_index)
 	return node->sync.state[layer_index].is_nothing ? LAYER_NOTHING : node->sync.state[layer_index].round;
 }
 
+uint64_t node_layer_since(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	return node->sync.state[layer_index].since;
+}
+
 enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);

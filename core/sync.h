@@ -84,7 +84,7 @@ struct sync_config {
 	const struct layer *layers; /* [layer_count] */
 	uint32_t layer_count;
 	uint64_t view, since, round;
-	const uint64_t *layer_rounds; /* [layer_count] or NULL */
+	const uint64_t *layer_rounds, *layer_since; /* [layer_count] or NULL */
 	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
 	bool is_stale;              /* theta did not begin from this anchor */
