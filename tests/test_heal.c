@@ -104,11 +104,20 @@ static void round_that_is_done_again_is_judged_once(void **state)
 	assert_true(fetched > 0);
 }
 
-/* It fetches what it held damaged; its own detector has seen its own norms, others have seen others. */
+static bool count_other_heals(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	size_t *others = arg;
+	(void)from;
+	*others += message->kind == MESSAGE_CHUNK && message->chunk.phase == PHASE_HEAL && (to != 1 || message->chunk.layer_index != 0);
+	return true;
+}
+
+/* It fetches what it held damaged, and nothing else is sent; its own detector has seen its own norms, others have seen others. */
 static void what_is_fetched_leaves_the_own_detector_alone(void **state)
 {
 	struct lab *lab = lab_of(3);
 	struct detector before;
+	size_t others = 0;
 	(void)state;
 	work(lab, all, 3, 1);
 	work(lab, all, 3, 2);
@@ -117,9 +126,12 @@ static void what_is_fetched_leaves_the_own_detector_alone(void **state)
 	assert_memory_not_equal(&before, node_detector(lab->members[0].node, 0), sizeof before);
 	lab->members[1].layers[0].momentum[5] += 1;
 	lab->members[1].fetched = 0;
+	lab->filter = count_other_heals;
+	lab->filter_arg = &others;
 	lab_view(lab, 2, all, 3);
 	assert_equal_members(lab, all, 3, 2);
 	assert_int_equal(lab->members[1].fetched, 1);
+	assert_int_equal(others, 0);
 	assert_memory_equal(node_detector(lab->members[1].node, 0), &before, sizeof before);
 	lab_free(lab);
 }
