@@ -34,7 +34,7 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
 PLAIN  := base option event layer width node_config
 CORE   := vec penalty outer ring link view places circle row collective proposal sync part heal plan standing round node_rings node node_look
-PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec_standing codec \
           control_codec
 DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
