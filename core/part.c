@@ -135,7 +135,8 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 	if (is_late) {
 		open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
 		sync->late = true;
-		sync->gradients = sync->behind = sync->resets = false;
+		sync->gradients = sync->next_gradients;
+		sync->behind = sync->resets = false;
 		for (uint32_t i = 0; i < sync->layer_count; i++)
 			sync->lost |= sync->state[i].round > sync->round; /* what theta began from is not there any more */
 		return;
@@ -157,6 +158,10 @@ static void watch_waiting(struct sync *sync, uint64_t now_us)
 {
 	if (sync->offered || sync->finished)
 		return;
+	/* Whose worker has not heard that the others average gradients goes on without it until they align. */
+	bool is_unlike = sync->lost && sync->next_gradients && sync->waiting && !sync->waiting_offer.gradients;
+	if (is_unlike && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
+		tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
 	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_ACCEPTED, &sync->waiting_offer, now_us);
 	begin_round(sync, now_us);

@@ -244,6 +244,8 @@ static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 	sync->realigns = true;
 	sync->lost = !holds_all;
 	bool is_amid = is_amid_round(sync, &gradients);
+	if (is_amid)
+		sync->next_gradients = gradients;
 	if (holds_all && is_amid && !sync->finished) {
 		part_join(sync, gradients, now_us);
 	} else {

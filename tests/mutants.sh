@@ -122,12 +122,12 @@ mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value
 mutant "a change is taken without agreement" core/round.c 's/is_agreed &= record->change == digest;/;/'
 mutant "a bound change is taken a round early" core/proposal.c 's/proposal->change\.at_round != round\)/proposal->change.at_round != round + 1)/'
 mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = (sync->resume_round <= sync->round);/sync->paused = sync->rank != 1 \&\& \1;/'
-mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_due\)/if (sync->checkpoint_due \&\& sync->rank != 0)/'
+mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_round == sync->round\)/if (sync->checkpoint_round + (sync->rank == 0) == sync->round)/'
 mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
 mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
 mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (sync->layers[index].size > 0) sync->layers[index].theta[0] += 1.0f;/'
 mutant "records pass a member that is still gathering" core/node.c 's/if \(\(!node->complete.*\|\| is_full\)/if (is_full)/' --faults restart,cut,loss,jitter --peers 3
-mutant "changes wait in a ring that is not complete" core/node.c 's/node->complete \? sync_propose/true ? sync_propose/'
+mutant "changes wait in a ring that is not complete" core/node.c 's/node->complete \&\& sync->is_ready \? sync_propose/true ? sync_propose/'
 mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
 mutant "rolls are not said again" core/circle.c 's/if \(circle->view\.rolled\[rank\]\)/if (false)/'
 
