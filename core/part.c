@@ -117,6 +117,12 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 			part_let_go(sync, i, RETURN_ANCHOR, sync->state[i].verdict);
 }
 
+/* Whether the round that the own worker has not begun is one of gradients for the others. */
+static bool is_of_gradients(const struct sync *sync)
+{
+	return sync->has_agreed ? sync->amid_gradients : sync->next_gradients;
+}
+
 /* The round begins: with the offer that waits, or without the worker. All nodes of the replica begin it alike, or none. */
 static void begin_round(struct sync *sync, uint64_t now_us)
 {
@@ -135,7 +141,7 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 	if (is_late) {
 		open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
 		sync->late = true;
-		sync->gradients = sync->next_gradients;
+		sync->gradients = is_of_gradients(sync);
 		sync->behind = sync->resets = false;
 		for (uint32_t i = 0; i < sync->layer_count; i++)
 			sync->lost |= sync->state[i].round > sync->round; /* what theta began from is not there any more */
@@ -159,7 +165,7 @@ static void watch_waiting(struct sync *sync, uint64_t now_us)
 	if (sync->offered || sync->finished)
 		return;
 	/* Whose worker has not heard that the others average gradients goes on without it until they align. */
-	bool is_unlike = sync->lost && sync->next_gradients && sync->waiting && !sync->waiting_offer.gradients;
+	bool is_unlike = sync->lost && is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
 	if (is_unlike && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
 	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
@@ -451,6 +457,7 @@ void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 		sync->corrects = sync->behind;
 		sync->part_us = sync->behind ? sync->offer_us : now_us;
 	}
+	sync->amid_gradients = false;
 	sync->offered = sync->joins = sync->late = sync->gradients = sync->behind = sync->resets = false;
 	sync->aligns = sync->next_aligns;
 	sync->grace_us = grace_us(sync);

@@ -50,6 +50,7 @@ static void inherit_part(struct sync *sync, const struct sync *old)
 	sync->behind = old->behind;
 	sync->resets = old->resets;
 	sync->joins = old->joins;
+	sync->amid_gradients = old->amid_gradients;
 	sync->realigns = old->realigns;
 	sync->next_return = old->next_return;
 	sync->return_count = old->return_count;
@@ -244,7 +245,8 @@ static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 	sync->realigns = true;
 	sync->lost = !holds_all;
 	bool is_amid = is_amid_round(sync, &gradients);
-	if (is_amid)
+	sync->amid_gradients = is_amid && gradients;
+	if (is_amid && !sync->has_agreed)
 		sync->next_gradients = gradients;
 	if (holds_all && is_amid && !sync->finished) {
 		part_join(sync, gradients, now_us);
