@@ -49,7 +49,7 @@ static inline bool part_holds_layers(const struct sync *sync)
 /* Whether what the worker has handed over are gradients, so that theta is with it. */
 static inline bool part_holds_gradients(const struct sync *sync)
 {
-	return sync->gradients && !sync->joins;
+	return sync->gradients && !sync->joins && !sync->late;
 }
 /* Gives layers back to a worker that steps on, at most `most` of them; true if any. */
 bool part_return(struct sync *sync, uint32_t most, struct actions *actions);
