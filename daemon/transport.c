@@ -81,7 +81,8 @@ static int seat(struct transport *transport, const struct transport_view *view, 
 	memcpy(transport->neighbours, list, view->neighbour_count * sizeof *list);
 	for (size_t i = 0; i < view->neighbour_count; i++) {
 		struct dealer *dealer = &transport->neighbours[i].dealer;
-		if (!dealer->socket && !dealer_connect(dealer) && !error)
+		/* Where only its key is missing, that has been told, and may come. */
+		if (!dealer->socket && !dealer_connect(dealer) && !dealer->lacks_key && !error)
 			error = fail(text, size, "cannot connect to", dealer->address);
 	}
 	transport->view = view->number;
