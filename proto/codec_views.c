@@ -92,6 +92,7 @@ void decree_fill(struct arena *arena, const struct decree *decree, struct decree
 	wire->decree.sender = (char *)decree->sender;
 	wire->decree.incarnation = decree->incarnation;
 	wire->decree.disk = decree->disk;
+	wire->decree.fingerprint = decree->fingerprint;
 	wire->decree.receiver = text_or_none(decree->receiver);
 	wire->decree.relay = text_or_none(decree->relay);
 	wire->decree.view = decree->view;
@@ -264,6 +265,7 @@ const char *take_decree(struct arena *arena, const Edit__Peer__Decree *wire, con
 	*decree = (struct decree){.kind = (enum decree_kind)wire->kind,
 				  .incarnation = wire->incarnation,
 				  .disk = wire->disk,
+				  .fingerprint = wire->fingerprint,
 				  .view = wire->view,
 				  .ballot = wire->ballot,
 				  .accepted_ballot = wire->accepted_ballot,

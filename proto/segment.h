@@ -29,7 +29,7 @@
 #include "proto/mapping.h"
 
 enum {
-	SEGMENT_VERSION = 4,
+	SEGMENT_VERSION = 5,
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_CALL_COUNT = 16,
 	SEGMENT_THETA_SLOTS = 3, /* one in use, one ahead, one for an embedding that the head shares */
@@ -64,7 +64,7 @@ struct segment_header {
 	uint64_t size_bytes;
 	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, slots_offset;
 	uint32_t inner_factor;
-	uint32_t member_rank, member_count; /* of the ring: which part of the data is ours */
+	_Atomic uint32_t member_rank, member_count; /* of the ring: which part of the data is ours; other ones when members have changed */
 	uint32_t shards, column;            /* of the mesh: pieces of a replica, and which one is here */
 	uint32_t looks_ahead;               /* of the mesh: layers gathered before they are needed, 0 or 1 */
 	uint64_t slot_size;                 /* elements of a slot */
@@ -83,6 +83,8 @@ struct segment_header {
 	double sum;
 	uint32_t sum_wants_offer;    /* not 0: some node's worker is to offer at the end of this step */
 	_Atomic uint64_t summed;
+
+	_Atomic uint64_t lead; /* daemon: steps that the run is ahead of this worker, for its learning rate */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */

@@ -78,6 +78,9 @@ static void messages_write(void)
 {
 	static const struct fact facts[] = {{"hidden_size", "128"}, {"layer 0", "embedding 32768"}, {"run", "demo"}};
 	static const float payload[16];
+	struct standing standing = {.origin = 1, .since = 4, .ready_in = 0x16, .round = 6, .settings = ring_settings_standard(),
+				    .next_settings = ring_settings_standard(), .pause_round = 2, .resume_round = 2,
+				    .checkpoint_round = 5, .taken_round = 7, .taken = 77, .has_offered = true, .has_agreed = true};
 	message_write("hello", (struct message){.kind = MESSAGE_HELLO,
 						.hello = {.name = "node-a", .facts = facts, .fact_count = 3}});
 	message_write("refuse", (struct message){.kind = MESSAGE_REFUSE, .refuse = {.reason = REFUSAL_FACT, .fact_index = 2}});
@@ -97,6 +100,16 @@ static void messages_write(void)
 	message_write("chunk", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
 						.chunk = {.round = 6, .layer_index = 2, .phase = PHASE_GATHER, .shard = 1,
 							  .offset = 65536, .count = 16, .square_norm = 0.25}});
+	message_write("heal", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
+					       .chunk = {.round = 6, .layer_index = 2, .phase = PHASE_HEAL, .shard = HEAL_MOMENTUM,
+							 .offset = 65536, .count = 16}});
+	standing.next_settings.value[SYNC_INTERVAL] = 20;
+	message_write("standing", (struct message){.kind = MESSAGE_STANDING, .standing = &standing});
+	message_write("holding", (struct message){.kind = MESSAGE_HOLDING,
+						  .holding = {.origin = 1, .layer_index = 2, .number = 3, .since = 4, .round = 6,
+							      .hash = 99, .is_rolled_back = true}});
+	message_write("holding-nothing", (struct message){.kind = MESSAGE_HOLDING,
+							  .holding = {.origin = 1, .layer_index = 2, .number = 1, .is_nothing = true}});
 	message_write("confirm", (struct message){.kind = MESSAGE_CONFIRM,
 						  .confirm = {.round = 6, .layer_index = 2, .origin = 1, .hash = 99}});
 	message_write("change", (struct message){.kind = MESSAGE_CHANGE,
@@ -244,7 +257,7 @@ static void checkpoint_write(void)
 		"{\"piece-2-of-2.safetensors\": {\"bytes\": 168, \"xxh3\": \"00e5e37fa4bfb72d\"}, \"state.safetensors\": {\"bytes\": 5000, "
 		"\"xxh3\": \"0123456789abcdef\"}}, \"layers\": [{\"name\": \"block 0\", \"elements\": 4, \"xxh3\": \"00e5e37fa4bfb72d\"}]}";
 	static const char state[] =
-		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"inner_step\":0,"
+		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"since\":1,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"lead\":0,\"inner_step\":0,"
 		"\"worker_restarts\":0,\"sync_us\":9,\"has_inner\":true,\"finished\":false,\"is_averaging\":false,\"settings\":"
 		"{\"sync.interval\":5.0,\"outer.lr\":0.80000000000000004},\"layers\":[{\"elements\":4,\"xxh3\":\"00e5e37fa4bfb72d\",\"count\":4,"
 		"\"mean\":0.25,\"var\":0.001,\"streak\":0,\"interval\":5.0}]}   ";
