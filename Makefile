@@ -54,10 +54,10 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_codec_views \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
+          test_config test_keyfile test_keyring test_transport test_transport_views test_contact test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly lab crew tiny scratch traced worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames

@@ -229,8 +229,8 @@ struct message {
 		uint32_t roll_origin;
 		const struct standing *standing; /* borrowed, as facts are */
 		struct holding holding;
-		const struct decree *decree; /* borrowed likewise; from, receiver, view and sequence are 0, incarnation is that of
-					      * the neighbour that sends it, which may pass on what another one says */
+		const struct decree *decree; /* borrowed likewise; from, receiver, view and sequence are 0, incarnation is
+					      * that of who sends it, which may pass on what another one says */
 	};
 	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
 	size_t payload_bytes;

@@ -32,7 +32,6 @@ struct contact *contacts_reach(struct contacts *contacts, const struct seat *to,
 		if (strcmp(contact->dealer.name, to->name) != 0 || strcmp(contact->dealer.address, to->address) != 0)
 			continue;
 		contact->used_us = now_us;
-		/* One that ZeroMQ has given up is known by its monitor only, so one without does not live long. */
 		if (!contact->dealer.is_unheard)
 			contact->until_us = now_us + IDLE_US;
 		return contact;

@@ -13,7 +13,8 @@
 
 enum { RETRY_US = 2000000 /* a socket is made anew after this */ };
 
-static const char no_key[] = "its public key is not in node.keys here: copy NAME.pub from there, then reload this node (SIGHUP)";
+static const char no_key[] =
+	"its public key is not in node.keys here: copy NAME.pub from there, then reload this node (SIGHUP)";
 
 void dealer_init(struct dealer *dealer, struct dealer_self *self, const char *name, const char *address)
 {

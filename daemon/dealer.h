@@ -28,14 +28,14 @@ struct dealer {
 	const struct keyring *keyring; /* NULL: frames are not encrypted */
 	char key[KEY_BYTES];           /* that the socket expects of it */
 	bool lacks_key;                /* there is no such key */
-	unsigned queue_max;            /* 0: nothing is sent without a connection; otherwise up to so many messages wait for one */
+	unsigned queue_max;            /* messages that wait for a connection; 0: nothing is sent without one */
 	bool is_unheard;               /* without a monitor: nothing is known of its handshakes */
 	struct handshake handshake;
 	uint64_t retry_us;             /* when the socket is made anew; 0: it is not */
 };
 
-/* An unconnected one to the node of this name at this address, of up to SEAT_NAME_BYTES and SEAT_ADDRESS_BYTES - 1 bytes; both are
- * copied. Where there are keys, the node must have the key of that name. */
+/* An unconnected one to the node of this name at this address, of up to SEAT_NAME_BYTES and SEAT_ADDRESS_BYTES - 1 bytes; both
+ * are copied. Where there are keys, the node must have the key of that name. */
 void dealer_init(struct dealer *dealer, struct dealer_self *self, const char *name, const char *address);
 
 /* Makes the socket and begins to connect. False: errno tells, and there is no socket; dealer_step tries again. */

@@ -1,8 +1,8 @@
 #ifndef EDIT_DAEMON_GUESTS_H
 #define EDIT_DAEMON_GUESTS_H
 
-/* How many frames of connections that are no neighbour's are read in a second: of each known name apart, so that no flood keeps out
- * what members say, and of all that bear no known name together. Plain data; the caller knows whom it knows. */
+/* How many frames of connections that are no neighbour's are read in a second: of each known name apart, so that no flood keeps
+ * out what members say, and of all that bear no known name together. Plain data; the caller knows whom it knows. */
 
 #include "core/roster.h"
 

@@ -104,8 +104,9 @@ static int check_list(const struct keyring *keyring, const struct config *config
 	public_path(config, first, path);
 	if (missing > 1)
 		snprintf(more, sizeof more, " (and %u more are missing)", missing - 1);
-	return line_fail(why, EDIT_ERROR_INVALID, "%s: no public key of member %s there%s; copy it from %s, where `editctl keygen %s` made it",
-			 path, first, more, first, first);
+	return line_fail(why, EDIT_ERROR_INVALID,
+			 "%s: no public key of member %s there%s; copy it from %s, where `editctl keygen %s` made it", path, first, more,
+			 first, first);
 }
 
 /* Calls take for each file of a public key in the folder, by name. */
@@ -145,8 +146,8 @@ static int read_client(struct keyring *keyring, const struct config *config, con
 	if (!name_of(file, client.name))
 		return fail_name(path, why);
 	if (keyring->client_count == KEYRING_CLIENTS_MAX)
-		return line_fail(why, EDIT_ERROR_RANGE, "%s/" KEYFILE_CLIENTS ": more than %d keys of clients", config_text(config, NODE_KEYS),
-				 (int)KEYRING_CLIENTS_MAX);
+		return line_fail(why, EDIT_ERROR_RANGE, "%s/" KEYFILE_CLIENTS ": more than %d keys of clients",
+				 config_text(config, NODE_KEYS), (int)KEYRING_CLIENTS_MAX);
 	int error = keyfile_read_public(path, true, client.key, &client.may_change, why);
 	const struct keyring_client *same = error ? NULL : keyring_client(keyring, client.key);
 	if (same)

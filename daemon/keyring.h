@@ -1,8 +1,8 @@
 #ifndef EDIT_DAEMON_KEYRING_H
 #define EDIT_DAEMON_KEYRING_H
 
-/* The keys that this node knows, read from the folder node.keys: its own pair, the public keys of the members, and those of tools on
- * other hosts with what they may do. Read at start and again on SIGHUP, never written. Owns its lists. */
+/* The keys that this node knows, read from the folder node.keys: its own pair, the public keys of the members, and those of
+ * tools on other hosts with what they may do. Read at start and again on SIGHUP, never written. Owns its lists. */
 
 #include "daemon/config.h"
 #include "proto/keyfile.h"
@@ -30,10 +30,10 @@ struct keyring {
 
 enum { KEYRING_MEMBERS_MAX = 2048, KEYRING_CLIENTS_MAX = 256 };
 
-/* Reads what config needs: nothing, if neither the ring is encrypted nor control.listen is given. Otherwise the own secret key; if the
- * ring is encrypted the keys of all members that have one there, which those of the config's list must; the clients' if
- * control.listen is given. 0, or a code of core/base.h with a line that names file or member and says what to do; ret_keyring is
- * untouched then. */
+/* Reads what config needs: nothing, if neither the ring is encrypted nor control.listen is given. Otherwise the own secret
+ * key; if the ring is encrypted the keys of all members that have one there, which those of the config's list must; the
+ * clients' if control.listen is given. 0, or a code of core/base.h with a line that names file or member and says what to do;
+ * ret_keyring is untouched then. */
 int keyring_open(const struct config *config, struct keyring *ret_keyring, struct line *why);
 /* Forgets the keys. */
 void keyring_close(struct keyring *keyring);

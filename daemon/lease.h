@@ -1,8 +1,9 @@
 #ifndef EDIT_DAEMON_LEASE_H
 #define EDIT_DAEMON_LEASE_H
 
-/* How many frames on their way out still read somebody's memory. Payloads are sent without a copy, and ZeroMQ reads them in a thread of its
- * own, also for a while after a socket was closed: whoever lent the memory (and the lease) keeps both until it is free. */
+/* How many frames on their way out still read somebody's memory. Payloads are sent without a copy, and ZeroMQ reads them in a
+ * thread of its own, also for a while after a socket was closed: whoever lent the memory (and the lease) keeps both until it
+ * is free. */
 
 #include <stdatomic.h>
 

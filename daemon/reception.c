@@ -133,8 +133,8 @@ static bool is_known_name(struct transport *transport, const char *name)
 	return false;
 }
 
-/* The name that the frame at hand is counted for: the owner of its key or, where there are no keys, the one in its routing id, into
- * name[SEAT_NAME_BYTES]. NULL: none that is known. */
+/* The name that the frame at hand is counted for: the owner of its key or, where there are no keys, the one in its routing id,
+ * into name[SEAT_NAME_BYTES]. NULL: none that is known. */
 static const char *guest_of(struct transport *transport, char *name)
 {
 	if (transport->config.is_encrypted) {
@@ -149,8 +149,8 @@ static const char *guest_of(struct transport *transport, char *name)
 	return is_known_name(transport, name) ? name : NULL;
 }
 
-/* Whether the connection of the frame at hand is meant for another node: the name behind the third "/" of its routing id. Somebody's
- * address of that node leads here then. */
+/* Whether the connection of the frame at hand is meant for another node: the name behind the third "/" of its routing id.
+ * Somebody's address of that node leads here then. */
 static bool is_meant_for_another(struct transport *transport)
 {
 	const char *id = zmq_msg_data(&transport->id), *own = transport->config.name;
@@ -214,7 +214,8 @@ static bool accept_decree(struct transport *transport, uint64_t now_us, const st
 	return false;
 }
 
-/* A connection that has said nothing valid yet may say hello or a decree, or speak another version (which reads as a refusal). */
+/* A connection that has said nothing valid yet may say hello or a decree, or speak another version (which reads as a
+ * refusal). */
 static bool accept_stranger(struct transport *transport, uint64_t now_us, struct message *ret_message)
 {
 	char name[SEAT_NAME_BYTES];
@@ -245,8 +246,8 @@ static bool accept_stranger(struct transport *transport, uint64_t now_us, struct
 }
 
 /* One of a connection on which a neighbour has said hello. */
-static bool accept_neighbour(struct transport *transport, uint64_t now_us, struct neighbour *neighbour, const struct known *known,
-			     struct message *ret_message)
+static bool accept_neighbour(struct transport *transport, uint64_t now_us, struct neighbour *neighbour,
+			     const struct known *known, struct message *ret_message)
 {
 	struct message message;
 	if (!has_key_of(transport, neighbour->dealer.name) || !decode(transport, &message) ||

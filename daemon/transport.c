@@ -81,7 +81,8 @@ static int seat(struct transport *transport, const struct transport_view *view, 
 	memcpy(transport->neighbours, list, view->neighbour_count * sizeof *list);
 	for (size_t i = 0; i < view->neighbour_count; i++) {
 		struct dealer *dealer = &transport->neighbours[i].dealer;
-		if (!dealer->socket && !dealer_connect(dealer) && !error)
+		/* Where only its key is missing, that has been told, and may come. */
+		if (!dealer->socket && !dealer_connect(dealer) && !dealer->lacks_key && !error)
 			error = fail(text, size, "cannot connect to", dealer->address);
 	}
 	transport->view = view->number;
@@ -224,7 +225,8 @@ static bool send_back(struct transport *transport, size_t bytes)
 	void *socket = contact ? contact->dealer.socket : transport->origin;
 	if (!socket)
 		return false;
-	if (!contact && (id_bytes == 0 || zmq_send(socket, zmq_msg_data(&transport->id), id_bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0))
+	const void *id = zmq_msg_data(&transport->id);
+	if (!contact && (id_bytes == 0 || zmq_send(socket, id, id_bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0))
 		return false;
 	return zmq_send(socket, transport->frame, bytes, ZMQ_DONTWAIT) >= 0;
 }
@@ -251,7 +253,8 @@ bool transport_send(struct transport *transport, uint32_t to, const struct messa
 
 void transport_post(struct transport *transport, const struct seat *to, const struct decree *decree, uint64_t now_us)
 {
-	const struct message message = {.kind = MESSAGE_DECREE, .incarnation = transport->config.incarnation, .decree = decree};
+	const struct message message = {
+		.kind = MESSAGE_DECREE, .incarnation = transport->config.incarnation, .decree = decree};
 	size_t bytes = 0;
 	CHECK(!transport->config.is_mesh);
 	bool is_sent = encode(transport, &message, &bytes);
@@ -266,7 +269,8 @@ void transport_post(struct transport *transport, const struct seat *to, const st
 
 bool reception_refuse(struct transport *transport, enum refusal reason)
 {
-	const struct message message = {.kind = MESSAGE_REFUSE, .from = transport->rank < transport->member_count ? transport->rank : 0,
+	bool is_member = transport->rank < transport->member_count;
+	const struct message message = {.kind = MESSAGE_REFUSE, .from = is_member ? transport->rank : 0,
 					.incarnation = transport->config.incarnation, .view = transport->view,
 					.refuse = {.reason = reason}};
 	return transport_send(transport, transport->rank, &message);
@@ -301,7 +305,8 @@ bool transport_trouble(const struct transport *transport, uint32_t rank, struct 
 	return false;
 }
 
-/* What others do wrong at the peer port, who cannot be named: their keys are not known before they have shown that they know ours. */
+/* What others do wrong at the peer port, who cannot be named: their keys are not known before they have shown that they know
+ * ours. */
 static void tell_heard(struct transport *transport, uint64_t now_us)
 {
 	uint64_t foreign = 0, plain = 0;

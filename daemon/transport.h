@@ -1,19 +1,19 @@
 #ifndef EDIT_DAEMON_TRANSPORT_H
 #define EDIT_DAEMON_TRANSPORT_H
 
-/* The sockets between the members of a ring or mesh. A ROUTER listens and only receives, a second one at another address if there is one;
- * one DEALER per neighbour connects and only sends, so nothing is ever dropped behind our back: a full DEALER says so, and
- * the core sends again. The one exception: a REFUSE goes back through the ROUTER to whoever said hello, and comes in
- * through the DEALER.
+/* The sockets between the members of a ring or mesh. A ROUTER listens and only receives, a second one at another address if
+ * there is one; one DEALER per neighbour connects and only sends, so nothing is ever dropped behind our back: a full DEALER
+ * says so, and the core sends again. The one exception: a REFUSE goes back through the ROUTER to whoever said hello, and comes
+ * in through the DEALER.
  *
- * Members are known by name. Ranks are those of the view that transport_seat gave last, or, in a mesh, those of all members, for ever. Decrees
- * go to anybody, by name and address: see daemon/contact.h; they too are answered through the ROUTER.
+ * Members are known by name. Ranks are those of the view that transport_seat gave last, or, in a mesh, those of all members,
+ * for ever. Decrees go to anybody, by name and address: see daemon/contact.h; they too are answered through the ROUTER.
  *
- * A DEALER's routing id is NAME/INCARNATION/NUMBER/NAME: who, and who is meant; NUMBER makes it unique. What is meant for another is
- * refused. With keys every connection is encrypted (CURVE) and its key is that of a name: what it says counts only in that
- * name. Frames of a routing id that has not said the hello of a neighbour are counted and dropped, unless they are decrees, and
- * what strangers may cost is bounded, for each known name apart (daemon/guests.h). Owns the ZeroMQ context. Never blocks,
- * except in transport_wait. */
+ * A DEALER's routing id is NAME/INCARNATION/NUMBER/NAME: who, and who is meant; NUMBER makes it unique. What is meant for
+ * another is refused. With keys every connection is encrypted (CURVE) and its key is that of a name: what it says counts only
+ * in that name. Frames of a routing id that has not said the hello of a neighbour are counted and dropped, unless they are
+ * decrees, and what strangers may cost is bounded, for each known name apart (daemon/guests.h). Owns the ZeroMQ context. Never
+ * blocks, except in transport_wait. */
 
 #include <sys/types.h>
 
@@ -71,22 +71,24 @@ void transport_close(struct transport *transport);
 /* The ZeroMQ context (void *), for the control socket. */
 void *transport_context(struct transport *transport);
 
-/* A view begins (not in a mesh): from now on ranks are those of this one. Connections to neighbours that stay, by name and address, are
- * kept with all that is on its way; those to others are closed, and new ones begun. One that cannot be made is tried again in
- * transport_step. */
+/* A view begins (not in a mesh): from now on ranks are those of this one. Connections to neighbours that stay, by name and
+ * address, are kept with all that is on its way; those to others are closed, and new ones begun. One that cannot be made is
+ * tried again in transport_step. */
 void transport_seat(struct transport *transport, const struct transport_view *view);
 
-/* Whose memory the payloads of the following transport_send are; NULL, as at the begin: memory that outlives the transport. The lease must
- * outlive all frames sent on it, so until lease_is_free; that may take some seconds after their neighbour is none any more. */
+/* Whose memory the payloads of the following transport_send are; NULL, as at the begin: memory that outlives the transport.
+ * The lease must outlive all frames sent on it, so until lease_is_free; that may take some seconds after their neighbour is
+ * none any more. */
 void transport_lease(struct transport *transport, struct lease *lease);
 
 /* Sends message, which is no decree, to member `to`, a neighbour; a chunk's payload is not copied and must stay in place until
- * acknowledged, and as transport_lease tells. A REFUSE goes to the sender of the message that transport_receive gave last, where
- * that came in. False: not sent (no connection, or its queue is full). */
+ * acknowledged, and as transport_lease tells. A REFUSE goes to the sender of the message that transport_receive gave last,
+ * where that came in. False: not sent (no connection, or its queue is full). */
 bool transport_send(struct transport *transport, uint32_t to, const struct message *message);
 
-/* Sends a decree to a seat, a member or not, by name and address; to == NULL: back to where the decree that transport_receive gave last
- * came from. Not in a mesh. It may be lost: there is no connection, the queue is full, or the key of that name is not known here. */
+/* Sends a decree to a seat, a member or not, by name and address; to == NULL: back to where the decree that transport_receive
+ * gave last came from. Not in a mesh. It may be lost: there is no connection, the queue is full, or the key of that name is
+ * not known here. */
 void transport_post(struct transport *transport, const struct seat *to, const struct decree *decree, uint64_t now_us);
 
 /* Takes the next valid message. ret_message->from is a neighbour whose hello this connection has said (of a hello:

@@ -135,11 +135,11 @@ static const char *decode_head(const unsigned char *bytes, size_t size, struct v
 	return size == file_bytes((uint64_t)vote->roster.count + vote->accepted.count) ? NULL : "its size is not that of its seats";
 }
 
-static int decode(const char *path, const unsigned char *bytes, size_t size, uint32_t capacity, void *block, struct vote *ret_vote,
-		  struct line *why)
+static int decode(const char *path, const unsigned char *bytes, size_t size, uint32_t capacity, void *block,
+		  struct vote *ret_vote, struct line *why)
 {
-	static const char what_to_do[] = "what was promised in it cannot be known: remove it, and this node joins the ring anew, without a "
-					 "vote until it is let in; an old copy must not take its place";
+	static const char what_to_do[] = "what was promised in it cannot be known: remove it, and this node joins the ring anew, "
+					 "without a vote until it is let in; an old copy must not take its place";
 	struct vote vote;
 	vote_init(&vote, block, capacity);
 	const char *wrong = decode_head(bytes, size, &vote);

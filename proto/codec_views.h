@@ -15,7 +15,8 @@ struct decree_wire {
 	Edit__Peer__Roster roster;
 };
 
-/* Fill the generated structs; what a decree's roster needs besides is taken from the arena. The decree holds to core/decree.h. */
+/* Fill the generated structs; what a decree's roster needs besides is taken from the arena. The decree holds to
+ * core/decree.h. */
 void decree_fill(struct arena *arena, const struct decree *decree, struct decree_wire *wire);
 void standing_fill(const struct standing *standing, Edit__Peer__Standing *wire);
 void holding_fill(const struct holding *holding, Edit__Peer__Holding *wire);

@@ -64,8 +64,8 @@ static struct roster roster_of(uint32_t count)
 
 static struct decree decree_of(enum decree_kind kind)
 {
-	struct decree decree = {.kind = kind, .sender = sender, .incarnation = UINT64_MAX, .disk = UINT64_MAX - 1, .receiver = receiver,
-				.view = 7};
+	struct decree decree = {.kind = kind, .sender = sender, .incarnation = UINT64_MAX, .disk = UINT64_MAX - 1,
+				.receiver = receiver, .view = 7};
 	if (kind <= DECREE_NACK)
 		decree.ballot = ballot_make(BALLOT_COUNTER_MAX, 3);
 	switch (kind) {

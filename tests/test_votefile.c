@@ -1,4 +1,5 @@
-/* A vote on the disk: it reads back, what is damaged is refused, and after a death or a failing disk the old or the new one is there. */
+/* A vote on the disk: it reads back, what is damaged is refused, and after a death or a failing disk the old or the new one is
+ * there. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -227,7 +228,8 @@ static void its_path_is_that_of_the_run(void **state)
 	(void)state;
 	struct config config;
 	char text[1000], found[CONFIG_PATH_MAX];
-	snprintf(text, sizeof text, "[node]\nname = a\nrun = some-run\nstate_dir = %s\n[members]\na = tcp://127.0.0.1:1\n", scratch_path(""));
+	snprintf(text, sizeof text, "[node]\nname = a\nrun = some-run\nstate_dir = %s\n[members]\na = tcp://127.0.0.1:1\n",
+		 scratch_path(""));
 	assert_int_equal(config_open(scratch_write("editd.conf", text, strlen(text)), &config, &why), 0);
 	votefile_path(&config, found);
 	assert_int_equal(strncmp(found, config_text(&config, NODE_STATE_DIR), strlen(config_text(&config, NODE_STATE_DIR))), 0);

@@ -19,7 +19,8 @@ bool traced_is_rename(long call);
 bool traced_kill_at(int (*work)(void *), void *with, unsigned at);
 
 #ifdef __x86_64__
-/* Lets the number `at` of the calls that go to the disk fail with `error`. Returns the exit status; *ret_failed: there was one. */
+/* Lets the number `at` of the calls that go to the disk fail with `error`. Returns the exit status; *ret_failed: there was
+ * one. */
 int traced_fail_at(int (*work)(void *), void *with, unsigned at, int error, bool *ret_failed);
 #endif
 
