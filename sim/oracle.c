@@ -101,6 +101,19 @@ void oracle_plan(struct world *world)
 
 /* ---- Falls ---- */
 
+/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that. */
+static bool is_outdone(const struct world *world, const struct node *node, bool is_here)
+{
+	for (size_t l = 0; l < world->config->layer_count; l++)
+		for (uint32_t other = 0; other < world->count; other++) {
+			const struct citizen *member = &world->members[other];
+			if (node_layer_round(member->node, l) == node_layer_round(node, l) && !(is_here && member->crashed) &&
+			    node_layer_since(member->node, l) > node_layer_since(node, l))
+				return true;
+		}
+	return false;
+}
+
 /* Whether a member can go on by itself with whoever comes back with damaged layers: it holds all of them, as of the last round or the one
  * before. */
 static bool is_whole(const struct world *world, const struct node *node)
@@ -114,7 +127,7 @@ static bool is_whole(const struct world *world, const struct node *node)
 				return false;
 		}
 	}
-	return true;
+	return !is_outdone(world, node, false);
 }
 
 /* Whether the others could not go on without this one: of those who have come furthest among them none is whole. */
@@ -164,6 +177,7 @@ static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, str
 	const size_t layer_count = world->config->layer_count;
 	bool is_nothing = slot >= world->config->peers && node_since(member->node) == 0;
 	is_nothing |= dice_chance(dice, 0.3);
+	is_nothing |= is_outdone(world, member->node, false) && !is_outdone(world, member->node, true);
 	size_t torn = dice_chance(dice, 0.4) ? dice_between(dice, 0, layer_count - 1) : layer_count;
 	for (size_t l = 0; l < layer_count; l++) {
 		struct layer *layer = &member->layers[l];

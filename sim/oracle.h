@@ -4,7 +4,8 @@
 /* Members that change, in the place of their council: who falls, comes back, joins or leaves, which views follow from that, and when
  * each member hears of them. A view has all who are alive and want to be in it, those of the view before in their order; members enter
  * at different times, skip views, and fall while they are being entered. The last live member that holds everything is spared: what
- * nobody holds cannot be gone on with. All that is drawn here is drawn from dice of its own. */
+ * nobody holds cannot be gone on with. Of a round that has had two outcomes the earlier one does not come back alone, because the ledger
+ * keeps one line of history. All that is drawn here is drawn from dice of its own. */
 
 #include "sim/stage.h"
 

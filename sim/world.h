@@ -42,15 +42,15 @@ enum fault {
 	X(COVER_OVERTAKING, "overtaking", 150000)                                                                      \
 	X(COVER_SENT_AGAIN, "sent again", 300000)                                                                      \
 	X(COVER_COMMITS, "commits", 50000)                                                                             \
-	X(COVER_OUTLIERS, "outliers", 400)                                                                             \
+	X(COVER_OUTLIERS, "outliers", 220)                                                                             \
 	X(COVER_NONFINITES, "nonfinite", 3000)                                                                         \
 	X(COVER_ROLLBACKS, "rollbacks", 90)                                                                            \
 	X(COVER_CRASHES, "crashes", 40)                                                                                \
-	X(COVER_RESTARTS, "restarts", 20)                                                                              \
+	X(COVER_RESTARTS, "restarts", 9)                                                                              \
 	X(COVER_CUTS, "cuts", 300)                                                                                     \
 	X(COVER_STALLS, "stalls", 30)                                                                                  \
 	X(COVER_TAKEN, "changes taken", 200)                                                                           \
-	X(COVER_DROPPED, "dropped", 5)                                                                                 \
+	X(COVER_DROPPED, "dropped", 2)                                                                                 \
 	X(COVER_REFUSED, "refused", 400)                                                                               \
 	X(COVER_PAUSES, "pauses", 250)                                                                                 \
 	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
