@@ -39,15 +39,15 @@ PROTO  := check text inifile keyfile stream mapping address setting description 
           control_codec
 DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
           checkpoint restore consent recovery votefile membership changes rounds history \
-          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_trace control entry daemon
+          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
 SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
-CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
-          steer wait keygen
+CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_view render_layers look recount \
+          steer leave wait keygen
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
           test_node test_node_trouble test_node_views test_part \
