@@ -285,6 +285,7 @@ static void resume_part(struct sync *sync, uint64_t now_us, struct actions *acti
 
 static void let_go_on(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
+	plan_adopt(sync, actions);
 	if (sync->is_outdated)
 		renew(sync, now_us, actions);
 	else

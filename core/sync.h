@@ -16,10 +16,10 @@
 
 #define NO_BUFFER UINT32_MAX
 
-/* NORM and CLIP wait for the other nodes of the replica. */
 /* Of a layer that goes back to the worker apart from a commit: its theta becomes the anchor, or is as it was. */
 enum layer_return { RETURN_NOT, RETURN_ANCHOR, RETURN_AS_IT_IS };
 
+/* NORM and CLIP wait for the other nodes of the replica. */
 enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_NORM, LAYER_SCALARS, LAYER_MEAN, LAYER_CLIP };
 
 struct sync_layer {

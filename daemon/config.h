@@ -10,6 +10,7 @@
  * who stands where (name = row.column); without it the order of [members] does, row by row. [shard_addresses] says where a
  * member listens for the others of its row, if not at its address in [members]. Both lists are replaced like [members]. */
 
+#include "core/event.h"
 #include "core/roster.h"
 #include "proto/setting.h"
 

@@ -329,7 +329,7 @@ static void reload_keys(struct daemon *daemon)
 	keyring_close(&daemon->keyring);
 	daemon->keyring = keyring;
 	transport_rekey(daemon->transport);
-	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %" PRIu32 " of members, %zu of clients", keyring.member_count,
+	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %zu of members, %zu of clients", keyring.member_count,
 		 keyring.client_count);
 }
 
@@ -479,19 +479,14 @@ static int open_transport(struct daemon *daemon)
 {
 	char text[512];
 	const struct config *config = &daemon->config;
-	uint32_t ranks[ROAD_COUNT];
 	struct transport_config transport = {.listen = config->listen,
 					     .shard_listen = config->shard_listen,
-					     .rank = config->rank,
-					     .member_count = config->member_count,
-					     .names = (const char *const *)config->names,
-					     .neighbour_count = config_neighbours(config, ranks),
-					     .is_mesh = config->shards > 1 || config->fanout < config->replicas,
+					     .name = config_text(config, NODE_NAME),
+					     .view = entry_view(config),
+					     .is_mesh = config->shards > 1,
 					     .incarnation = daemon->incarnation,
 					     .keyring = &daemon->keyring,
 					     .is_encrypted = config->is_encrypted};
-	for (size_t i = 0; i < transport.neighbour_count; i++)
-		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
 	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
 	daemon->membership.transport = daemon->transport;
 	return error ? fail(error, text) : 0;

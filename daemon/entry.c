@@ -18,16 +18,15 @@ int entry_ready(struct daemon *daemon, struct line *why)
 	return error;
 }
 
-static void seat_transport(struct daemon *daemon)
+struct transport_view entry_view(const struct config *config)
 {
-	const struct config *config = &daemon->config;
 	uint32_t ranks[ROAD_COUNT];
 	struct transport_view view = {.number = config->view, .rank = config->rank, .member_count = config->member_count,
 				      .names = (const char *const *)config->names,
 				      .neighbour_count = config_neighbours(config, ranks)};
 	for (size_t i = 0; i < view.neighbour_count; i++)
 		view.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
-	transport_seat(daemon->transport, &view);
+	return view;
 }
 
 /* Who is new and who is gone, in one line. */
@@ -50,7 +49,8 @@ static void enter(struct daemon *daemon, const struct roster *roster)
 		return;
 	int error = config_seat(&daemon->config, roster, &why);
 	if (!error) {
-		seat_transport(daemon);
+		const struct transport_view view = entry_view(&daemon->config);
+		transport_seat(daemon->transport, &view);
 		error = driver_enter(&daemon->driver, daemon->now_us, &why);
 	}
 	if (error) {

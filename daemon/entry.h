@@ -5,6 +5,8 @@
 
 #include "daemon/daemon.h"
 
+/* The members of the config, as the transport wants them told; texts are the config's. */
+struct transport_view entry_view(const struct config *config);
 /* The worker is ready: starts the node where the run begins, or lets the members know that this one can take part. A line, if memory is
  * short. */
 int entry_ready(struct daemon *daemon, struct line *why);

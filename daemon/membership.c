@@ -66,8 +66,7 @@ int membership_open(struct membership *membership, struct config *config, uint64
 	*membership = (struct membership){.config = config, .deadline_us = UINT64_MAX};
 	if (config->shards > 1)
 		return 0;
-	snprintf(membership->path, sizeof membership->path, "%.300s/vote-%.63s", config_text(config, NODE_STATE_DIR),
-		 config_text(config, NODE_RUN));
+	votefile_path(config, membership->path);
 	membership->block = aligned_alloc(64, council_size(MEMBER_COUNT_MAX));
 	membership->vote_block = aligned_alloc(64, vote_size(MEMBER_COUNT_MAX));
 	membership->council = calloc(1, sizeof *membership->council);

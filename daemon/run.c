@@ -80,11 +80,12 @@ static int check_same(const struct run *run, const struct paths *paths, const st
 		      uint64_t hash, struct line *why)
 {
 	const struct segment_header *header = run->segment.header;
-	bool is_elsewhere = header->member_rank != run->config->rank || header->member_count != run->config->member_count;
+	uint32_t rank = atomic_load(&header->member_rank), count = atomic_load(&header->member_count);
+	bool is_elsewhere = rank != run->config->rank || count != run->config->member_count;
 	if (is_elsewhere && !run->is_member)
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%s: belongs to member %u of %u, this is %u of %u; remove it and %s to begin anew",
-				 paths->segment, header->member_rank, header->member_count, run->config->rank,
+				 paths->segment, rank, count, run->config->rank,
 				 run->config->member_count, paths->state);
 	if (header->shards != run->config->shards)
 		return line_fail(why, EDIT_ERROR_REFUSED,
@@ -234,9 +235,8 @@ static void rewind_run(struct run *run)
 
 void run_take_seat(struct run *run)
 {
-	struct segment_header *header = run->segment.header;
-	header->member_rank = run->config->rank;
-	header->member_count = run->config->member_count;
+	atomic_store(&run->segment.header->member_rank, run->config->rank);
+	atomic_store(&run->segment.header->member_count, run->config->member_count);
 }
 
 int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why)

@@ -64,7 +64,7 @@ struct segment_header {
 	uint64_t size_bytes;
 	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, slots_offset;
 	uint32_t inner_factor;
-	uint32_t member_rank, member_count; /* of the ring: which part of the data is ours */
+	_Atomic uint32_t member_rank, member_count; /* of the ring: which part of the data is ours; other ones when members have changed */
 	uint32_t shards, column;            /* of the mesh: pieces of a replica, and which one is here */
 	uint32_t looks_ahead;               /* of the mesh: layers gathered before they are needed, 0 or 1 */
 	uint64_t slot_size;                 /* elements of a slot */

@@ -101,19 +101,32 @@ void oracle_plan(struct world *world)
 
 /* ---- Falls ---- */
 
-/* Whether somebody else holds all that was committed last. */
+/* Whether a member can go on by itself with whoever comes back with damaged layers: it holds all of them, as of the last round or the one
+ * before. */
+static bool is_whole(const struct world *world, const struct node *node)
+{
+	for (size_t l = 0; l < world->config->layer_count; l++) {
+		if (node_layer_round(node, l) == LAYER_NOTHING)
+			return false;
+		for (uint32_t other = 0; other < world->count; other++) {
+			uint64_t round = node_layer_round(world->members[other].node, l);
+			if (round != LAYER_NOTHING && round > node_layer_round(node, l) + 1)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Whether the others could not go on without this one: of those who have come furthest among them none is whole. */
 static bool is_spared(const struct world *world, uint32_t slot)
 {
 	uint64_t newest = 0;
 	for (uint32_t other = 0; other < world->count; other++)
-		if (!world->members[other].crashed)
+		if (other != slot && !world->members[other].crashed)
 			newest = u64_max(newest, node_since(world->members[other].node));
 	for (uint32_t other = 0; other < world->count; other++) {
 		const struct citizen *member = &world->members[other];
-		bool is_whole = !member->crashed && other != slot && node_since(member->node) == newest;
-		for (size_t l = 0; l < world->config->layer_count && is_whole; l++)
-			is_whole = node_layer_round(member->node, l) != LAYER_NOTHING;
-		if (is_whole)
+		if (other != slot && !member->crashed && node_since(member->node) == newest && is_whole(world, member->node))
 			return false;
 	}
 	return true;
@@ -133,6 +146,14 @@ void oracle_fall(struct world *world, const struct heap_entry *entry)
 	if (entry->number > 0)
 		push(world, HAPPENS_RISE, entry->rank, entry->number, 0, 0);
 	decide_after(world, leaves ? 0 : dice_magnitude(dice, 1000, 4 * SECOND));
+}
+
+void oracle_commit(struct world *world, uint32_t slot)
+{
+	struct dice *dice = &world->view_dice;
+	if (world_has_views(world) && dice_chance(dice, 0.01))
+		push(world, HAPPENS_FALL, slot, dice_chance(dice, 0.7) ? 0 : dice_between(dice, 0, 2 * world->setup.latency_us), FALL_STAYS,
+		     draw_absence(dice));
 }
 
 /* What a member finds of its state when it comes back; rounds [layer_count]. */

@@ -14,6 +14,8 @@ uint32_t oracle_joiners(struct world *world);
 void oracle_plan(struct world *world);
 /* A member falls (entry->item: leaves), to come back after entry->number us (0: never). */
 void oracle_fall(struct world *world, const struct heap_entry *entry);
+/* A member has committed a layer: some fall with it, before or while the others hear of it. */
+void oracle_commit(struct world *world, uint32_t slot);
 /* A member wants to be in the next view. */
 void oracle_rise(struct world *world, const struct heap_entry *entry);
 /* The next view. */

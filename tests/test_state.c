@@ -224,7 +224,7 @@ static void damaged_files_are_refused_at_any_length(void **context)
 	struct description description = describe();
 	struct state state = make(&description);
 	size_t size = state.mapping.size_bytes;
-	state.run->round ^= 1;
+	state.head->slots[0].run.round ^= 1;
 	assert_int_equal(reopen(&description, HASH), EDIT_ERROR_MALFORMED);
 	state_close(&state);
 	for (size_t cut = size; cut-- > 0;) {

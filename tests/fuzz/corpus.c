@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/decree.h"
 #include "proto/codec.h"
 #include "proto/control.pb-c.h"
 #include "proto/control_codec.h"
@@ -28,25 +29,59 @@ static void file_write(const char *target, const char *name, const void *bytes, 
 	}
 }
 
-static void message_write(const char *name, struct message message)
+static void frame_write(const char *name, const struct message *message)
 {
 	static unsigned char frame[CODEC_FRAME_MAX];
 	static struct codec *codec;
 	size_t size;
 	codec = codec ? codec : codec_init(aligned_alloc(16, codec_size()));
+	CHECK(codec_encode(codec, message, frame, sizeof(frame), &size) == 0);
+	file_write("codec", name, frame, size);
+}
+
+static void message_write(const char *name, struct message message)
+{
 	message.from = 1;
 	message.incarnation = 0x1234567890abcdef;
 	message.receiver = 0xfedcba0987654321;
 	message.view = 1;
 	message.sequence = 300;
-	CHECK(codec_encode(codec, &message, frame, sizeof(frame), &size) == 0);
-	file_write("codec", name, frame, size);
+	frame_write(name, &message);
+}
+
+static void decrees_write(void)
+{
+	static const char *const names[DECREE_KIND_END] = {
+		[DECREE_PREPARE] = "decree-prepare", [DECREE_PROMISE] = "decree-promise", [DECREE_DECIDED] = "decree-decided",
+		[DECREE_JOIN] = "decree-join", [DECREE_REFUSED] = "decree-refused"};
+	static struct seat seats[3];
+	CHECK(seat_make("node-a", "tcp://10.0.0.1:4711", 11, 21, &seats[0]) == 0);
+	CHECK(seat_make("node-b", "tcp://10.0.0.2:4711", 12, 22, &seats[1]) == 0);
+	CHECK(seat_make("node-c", "tcp://[fd00::3]:4711", 0, 0, &seats[2]) == 0);
+	for (int kind = 0; kind < DECREE_KIND_END; kind++) {
+		struct decree decree = {.kind = (enum decree_kind)kind, .sender = seats[0].name, .incarnation = 11, .disk = 21,
+					.receiver = seats[1].name, .view = 4, .ballot = ballot_make(3, 0)};
+		struct message message = {.kind = MESSAGE_DECREE, .incarnation = 0x1234567890abcdef, .decree = &decree};
+		if (kind == DECREE_PROMISE || kind == DECREE_DECIDED)
+			decree.roster = (struct roster){.number = 5, .count = 3, .holder = 1, .fanout = 3, .seats = seats};
+		decree.view += kind == DECREE_DECIDED;
+		decree.accepted_ballot = kind == DECREE_PROMISE ? ballot_make(2, 1) : 0;
+		decree.doubt_count = kind == DECREE_PROMISE ? 2 : 0;
+		decree.relay = kind == DECREE_PROMISE ? seats[2].name : NULL;
+		decree.address = kind == DECREE_JOIN ? seats[0].address : NULL;
+		decree.refusal = kind == DECREE_REFUSED ? DECREE_REFUSAL_FULL : 0;
+		if (names[kind])
+			frame_write(names[kind], &message);
+	}
 }
 
 static void messages_write(void)
 {
 	static const struct fact facts[] = {{"hidden_size", "128"}, {"layer 0", "embedding 32768"}, {"run", "demo"}};
 	static const float payload[16];
+	struct standing standing = {.origin = 1, .since = 4, .ready_in = 0x16, .round = 6, .settings = ring_settings_standard(),
+				    .next_settings = ring_settings_standard(), .pause_round = 2, .resume_round = 2,
+				    .checkpoint_round = 5, .taken_round = 7, .taken = 77, .has_offered = true, .has_agreed = true};
 	message_write("hello", (struct message){.kind = MESSAGE_HELLO,
 						.hello = {.name = "node-a", .facts = facts, .fact_count = 3}});
 	message_write("refuse", (struct message){.kind = MESSAGE_REFUSE, .refuse = {.reason = REFUSAL_FACT, .fact_index = 2}});
@@ -66,6 +101,16 @@ static void messages_write(void)
 	message_write("chunk", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
 						.chunk = {.round = 6, .layer_index = 2, .phase = PHASE_GATHER, .shard = 1,
 							  .offset = 65536, .count = 16, .square_norm = 0.25}});
+	message_write("heal", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
+					       .chunk = {.round = 6, .layer_index = 2, .phase = PHASE_HEAL, .shard = HEAL_MOMENTUM,
+							 .offset = 65536, .count = 16}});
+	standing.next_settings.value[SYNC_INTERVAL] = 20;
+	message_write("standing", (struct message){.kind = MESSAGE_STANDING, .standing = &standing});
+	message_write("holding", (struct message){.kind = MESSAGE_HOLDING,
+						  .holding = {.origin = 1, .layer_index = 2, .number = 3, .since = 4, .round = 6,
+							      .hash = 99, .is_rolled_back = true}});
+	message_write("holding-nothing", (struct message){.kind = MESSAGE_HOLDING,
+							  .holding = {.origin = 1, .layer_index = 2, .number = 1, .is_nothing = true}});
 	message_write("confirm", (struct message){.kind = MESSAGE_CONFIRM,
 						  .confirm = {.round = 6, .layer_index = 2, .origin = 1, .hash = 99}});
 	message_write("change", (struct message){.kind = MESSAGE_CHANGE,
@@ -258,6 +303,7 @@ int main(int count, char **words)
 	folder = words[1];
 	mkdir(folder, 0777);
 	messages_write();
+	decrees_write();
 	crafted_write();
 #define X(id, number, name, right, function, help) request_write(id, name);
 	COMMANDS(X)
