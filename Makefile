@@ -55,7 +55,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
           test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
-          test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render
+          test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render test_ctl_view
 # What several tests share: linked into each that uses it.
 HELPERS := near assembly lab tiny scratch traced worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
