@@ -37,7 +37,7 @@ CORE   := vec penalty outer ring link view places roster vote decree seating cou
           round node_rings node node_look
 PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec_views codec \
           control_codec
-DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
+DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts fields folder run snapshot manifest \
           checkpoint restore consent recovery membership changes rounds history \
           driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
@@ -173,7 +173,7 @@ FUZZ         := codec control description segment weights config tokens manifest
 FUZZ_SECONDS ?= 60
 FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
                   worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty core/roster core/vote daemon/members daemon/config \
-                  daemon/manifest daemon/snapshot)
+                  daemon/fields daemon/manifest daemon/snapshot)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))

@@ -238,7 +238,8 @@ static void consider(struct council *council, struct council_actions *actions)
 		return;
 	}
 	/* Whoever has just started leaves it to those who have been there; if all have just started, they come together. */
-	uint64_t delay_us = own * council->config.rank_us + (council->counts.installed == 0 ? START_GATHERS * council->config.gather_us : 0);
+	bool is_start = council->counts.installed == 0 && council->vote.roster.count > 1;
+	uint64_t delay_us = own * council->config.rank_us + (is_start ? START_GATHERS * council->config.gather_us : 0);
 	if (council->propose_at_us == COUNCIL_NEVER)
 		council->propose_at_us = council->now_us + delay_us;
 	if (council->now_us >= council->propose_at_us)
