@@ -68,6 +68,15 @@ static void tell_members(FILE *out, const Edit__Control__View *view, bool colour
 		fputs("(tie-holder: of two halves the one with it goes on)\n", out);
 }
 
+static const char *stage_words(const char *stage)
+{
+	if (strcmp(stage, "asking") == 0)
+		return "this node asks the others for a next view";
+	if (strcmp(stage, "deciding") == 0)
+		return "this node has the others accept a next view";
+	return stage;
+}
+
 static void tell_council(FILE *out, const Edit__Control__View *view, bool colour)
 {
 	if (view->n_joiners > 0)
@@ -80,11 +89,11 @@ static void tell_council(FILE *out, const Edit__Control__View *view, bool colour
 		fputc('\n', out);
 	if (view->council[0] == '\0')
 		return;
-	line(out, TONE_PLAIN, colour, "council: ",
-	     strcmp(view->council, "idle") == 0     ? "idle" :
-	     strcmp(view->council, "asking") == 0   ? "this node asks the others for a next view" :
-	     strcmp(view->council, "deciding") == 0 ? "this node has the others accept a next view" :
-						      view->council);
+	fputs("council: ", out);
+	table_text(out, TONE_PLAIN, colour, stage_words(view->council));
+	if (view->failed > 0)
+		fprintf(out, "; %" PRIu32 " attempt%s failed so far", view->failed, view->failed == 1 ? "" : "s");
+	fputc('\n', out);
 	fprintf(out, "since the start: %" PRIu64 " view%s entered, %" PRIu64 " proposed, %" PRIu64 " given way\n", view->entered,
 		view->entered == 1 ? "" : "s", view->proposed, view->given_way);
 }

@@ -171,6 +171,7 @@ static void put_council(struct answer *answer, Edit__Control__View *view)
 	view->entered = council->counts.installed;
 	view->proposed = council->counts.attempts;
 	view->given_way = council->counts.given_way;
+	view->failed = council->failures;
 	view->contradictions = council->counts.contradictions;
 }
 
@@ -249,6 +250,10 @@ static int check_need(struct answer *answer, const struct roster *roster)
 		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "force: %" PRIu32 " of %" PRIu32 " members of view %" PRIu64 " are heard, and "
 				 "those can decide by themselves: forced, there could be two rings that go on apart, each with a model "
 				 "of its own; --force does it all the same", heard, roster->count, roster->number);
+	/* Who is not heard along a ring that has just broken may well answer. */
+	if (daemon->membership.council->failures == 0)
+		return line_fail(&answer->why, EDIT_ERROR_BUSY, "force: this node has not failed yet to decide with others on a view after %" PRIu64
+				 ": wait some seconds, `editctl view` counts what has failed; --force does not wait", roster->number);
 	return 0;
 }
 

@@ -100,6 +100,7 @@ static void view_without_a_majority_says_so_and_who_waits(void **state)
 	sitting.view.proposed = 5;
 	sitting.view.given_way = 1;
 	sitting.view.contradictions = 1;
+	sitting.view.failed = 3;
 	render_view(page_begin(&page), &sitting.view, false);
 	page_is(&page, "view 4, 1 of 3 members heard: no majority, nothing can be decided (see `editctl force`)\n"
 		       "b: in it\n"
@@ -109,7 +110,7 @@ static void view_without_a_majority_says_so_and_who_waits(void **state)
 		       "c       down   tcp://10.0.0.1:7700  tie-holder, not heard\n"
 		       "(tie-holder: of two halves the one with it goes on)\n"
 		       "asks to be taken in: d e?[2J\n"
-		       "council: this node asks the others for a next view\n"
+		       "council: this node asks the others for a next view; 3 attempts failed so far\n"
 		       "since the start: 2 views entered, 5 proposed, 1 given way\n"
 		       "cannot vote: vote-r: No space left on device\n"
 		       "another list of this number has come: two rings have gone on apart since a view was forced\n");

@@ -118,13 +118,28 @@ def test_other_of_a_pair_whose_holder_died_goes_on_by_force(ring):
     r = training(ring, 2)
     a, b = r.nodes
     a.kill()
-    wait_until(lambda: not b.ctl("view")["majority"], 10, b.log)
+    wait_until(lambda: b.ctl("view")["failed"] > 0, 10, b.log)
+    assert b.ctl("view")["majority"] is False and "no majority" in run(b, "view") and "failed so far" in run(b, "view")
     assert "view 1, 1 of 2 members heard\n" in run(b, "status")
     assert "'x' is not in view 1" in run(b, "force", "b", "x", status=2)[1]
     assert "this node (b) is not among them" in run(b, "force", "a", status=2)[1]
     assert run(b, "force", "b") == "view 2 is forced: b goes on\n"
     wait_for_view([b], 2, ["b"])
     check_progress([b])
+
+
+def test_member_behind_a_gap_is_not_counted_as_heard(ring):
+    r = training(ring, 7)
+    a, b, c, d, e, f, g = r.nodes
+    for node in (b, d, e, g):
+        node.daemon.kill()
+    # Both neighbours of a are gone, so nobody tells it that d and e are too.
+    wait_until(lambda: a.ctl("view")["heard"] == 1, 10, lambda: (a.ctl("view"), a.log()))
+    assert a.ctl("view")["majority"] is False
+    wait_until(lambda: a.ctl("view")["failed"] > 0, 20, lambda: (a.ctl("view"), a.log()))
+    assert a.ctl("view")["number"] == 1 and run(a, "force", "a", "c", "f") == "view 2 is forced: a, c, f go on\n"
+    wait_for_view([a, c, f], 2, ["a", "c", "f"])
+    check_progress([a, c, f])
 
 
 def test_force_is_refused_where_a_majority_is_heard_unless_it_is_insisted_on(ring):
