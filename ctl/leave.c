@@ -20,6 +20,15 @@ static bool has_left(const Edit__Control__View *view)
 	return strcmp(view->place, "left") == 0;
 }
 
+/* A daemon that has been started anew does not know that it was to leave. */
+static bool is_leaving(const Edit__Control__View *view)
+{
+	for (size_t i = 0; i < view->n_members; i++)
+		if (strcmp(view->members[i]->state, "self") == 0)
+			return view->members[i]->leaving;
+	return false;
+}
+
 /* The same as JSON, or false: it is to be told as text. */
 static bool tell_json(const struct session *session, const Edit__Control__Reply *reply)
 {
@@ -57,13 +66,15 @@ int run_leave(struct session *session)
 		int status = session_ask(session, &request, EDIT__CONTROL__REPLY__BODY_VIEW, &answer);
 		if (status != 0)
 			return status;
-		bool is_done = has_left(answer.reply->view);
+		bool is_done = has_left(answer.reply->view), is_lost = !is_done && !is_leaving(answer.reply->view);
 		if (is_done)
 			tell_left(session, answer.reply);
+		else if (is_lost)
+			status = session_fail(session, EDIT_ERROR_LOST, "editd has been started anew meanwhile and stays a member; leave again");
 		else if (is_late)
 			status = tell_late(session, answer.reply->view);
 		free(answer.block);
-		if (is_done || is_late)
+		if (is_done || is_lost || is_late)
 			return status;
 		request.command = COMMAND_VIEW;
 		session_sleep_s(POLL_S);

@@ -154,7 +154,8 @@ static Edit__Control__ViewMember *make_member(struct answer *answer, const struc
 	member->state = answer_text(answer, state_of(daemon, roster, rank));
 	if (roster->seats) {
 		member->holder = rank == roster->holder;
-		member->leaving = daemon->membership.council->leaving[rank];
+		member->leaving = daemon->membership.council->leaving[rank] ||
+				  (daemon->membership.wants_out && is_self(daemon, roster, rank));
 	}
 	return member;
 }
@@ -252,8 +253,8 @@ static int check_need(struct answer *answer, const struct roster *roster)
 				 "of its own; --force does it all the same", heard, roster->count, roster->number);
 	/* Who is not heard along a ring that has just broken may well answer. */
 	if (daemon->membership.council->failures == 0)
-		return line_fail(&answer->why, EDIT_ERROR_BUSY, "force: this node has not failed yet to decide with others on a view after %" PRIu64
-				 ": wait some seconds, `editctl view` counts what has failed; --force does not wait", roster->number);
+		return line_fail(&answer->why, EDIT_ERROR_BUSY, "force: no attempt of this node to decide view %" PRIu64 " with the others has failed yet: "
+				 "wait some seconds, `editctl view` counts what has failed; --force does not wait", roster->number + 1);
 	return 0;
 }
 

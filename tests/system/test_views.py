@@ -114,6 +114,21 @@ def test_leave_that_nobody_can_decide_times_out_with_6_and_stays_asked_for(ring)
     assert "no majority, nothing can be decided" in text and "b: in it; has asked to leave\n" in text
 
 
+def test_leave_ends_when_the_daemon_is_started_anew_meanwhile(ring):
+    r = training(ring, 2)
+    a, b = r.nodes
+    a.kill()
+    wait_until(lambda: b.ctl("view")["heard"] == 1, 10, b.log)
+    leaving = subprocess.Popen([BUILD / "editctl", "-s", b.folder / "run/control.sock", "-t", "20", "leave"], stderr=subprocess.PIPE,
+                               text=True)
+    wait_until(lambda: any(member["leaving"] for member in b.ctl("view")["members"]), 10, b.log)
+    b.kill()
+    b.start()
+    _, error = leaving.communicate(timeout=30 * SLOW)
+    assert leaving.returncode in (1, 3) and len(error.splitlines()) == 1, error
+    assert not any(member["leaving"] for member in b.ctl("view")["members"])
+
+
 def test_other_of_a_pair_whose_holder_died_goes_on_by_force(ring):
     r = training(ring, 2)
     a, b = r.nodes
