@@ -1,5 +1,5 @@
-/* `editctl leave` and `editctl force`: what changes who is a member. A leave is asked for once and then watched until the others have
- * decided; a forced view is in force with the answer. */
+/* `editctl leave` and `editctl force`: what changes who is a member. A leave is asked for once and then watched until the
+ * others have decided; a forced view is in force with the answer. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,8 +49,10 @@ static void tell_left(const struct session *session, const Edit__Control__Reply 
 static int tell_late(const struct session *session, const Edit__Control__View *view)
 {
 	struct line line;
-	line_fail(&line, EDIT_ERROR_TIMEOUT, "not within %.3g s: %s is in view %" PRIu64 ", of which %" PRIu32 " of %zu members are heard%s; it leaves "
-		  "as soon as they have decided", session->arguments->limit_s, view->name, view->number, view->heard, view->n_members,
+	line_fail(&line, EDIT_ERROR_TIMEOUT,
+		  "not within %.3g s: %s is in view %" PRIu64 ", of which %" PRIu32 " of %zu members are heard%s; it leaves as soon as "
+		  "they have decided",
+		  session->arguments->limit_s, view->name, view->number, view->heard, view->n_members,
 		  view->majority ? "" : ", no majority");
 	return session_fail(session, EDIT_ERROR_TIMEOUT, line.text);
 }
@@ -70,7 +72,8 @@ int run_leave(struct session *session)
 		if (is_done)
 			tell_left(session, answer.reply);
 		else if (is_lost)
-			status = session_fail(session, EDIT_ERROR_LOST, "editd has been started anew meanwhile and stays a member; leave again");
+			status = session_fail(session, EDIT_ERROR_LOST,
+					      "editd has been started anew meanwhile and stays a member; leave again");
 		else if (is_late)
 			status = tell_late(session, answer.reply->view);
 		free(answer.block);

@@ -78,8 +78,9 @@ int request_put_names(struct control_request *request, const char *const *names,
 		length += strlen(names[i]) + (i > 0);
 	}
 	if (length > CONTROL_VALUE_MAX)
-		return line_fail(why, EDIT_ERROR_INVALID, "%zu names take %zu bytes with the blanks between them, at most %d can be sent", count,
-				 length, CONTROL_VALUE_MAX);
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%zu names take %zu bytes with the blanks between them, at most %d can be sent", count, length,
+				 CONTROL_VALUE_MAX);
 	request->value[0] = '\0';
 	for (size_t i = 0; i < count; i++) {
 		strcat(request->value, i > 0 ? " " : "");

@@ -1,5 +1,5 @@
-/* Answers about who is a member, and the commands that change it for this node. The council decides; here it is only shown and asked.
- * Of a mesh, which has no council, the config's list is shown. */
+/* Answers about who is a member, and the commands that change it for this node. The council decides; here it is only shown
+ * and asked. Of a mesh, which has no council, the config's list is shown. Owns nothing. */
 
 #include "daemon/answer.h"
 
@@ -221,7 +221,8 @@ int answer_leave(struct answer *answer, const struct control_request *request)
 }
 
 /* Cuts the names apart, in place, and looks for each in the list. */
-static int read_names(struct answer *answer, char *value, const struct roster *roster, const char **ret_names, size_t *ret_count)
+static int read_names(struct answer *answer, char *value, const struct roster *roster, const char **ret_names,
+		      size_t *ret_count)
 {
 	size_t count = 0;
 	char *rest = value, *word;
@@ -240,21 +241,25 @@ static int read_names(struct answer *answer, char *value, const struct roster *r
 /* Refuses where there is no need, or where nobody here can know. */
 static int check_need(struct answer *answer, const struct roster *roster)
 {
-	const struct daemon *daemon = answer->daemon;
+	const struct membership *membership = &answer->daemon->membership;
+	struct line *why = &answer->why;
 	bool has[MEMBER_COUNT_MAX];
-	uint32_t heard = list_heard(daemon, roster, has);
-	if (daemon->membership.place == MEMBERSHIP_OUT)
-		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "force: this start of the node is not in view %" PRIu64 ", so it does not "
-				 "hear whether a majority of it lives: if one does, there will be two rings that go on apart, each with "
-				 "a model of its own; --force does it all the same", roster->number);
+	uint32_t heard = list_heard(answer->daemon, roster, has);
+	if (membership->place == MEMBERSHIP_OUT)
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "force: this start of the node is not in view %" PRIu64 ", so it does not hear whether a majority of it "
+				 "lives: if one does, there will be two rings that go on apart, each with a model of its own; --force "
+				 "does it all the same", roster->number);
 	if (roster_is_quorum(roster, has))
-		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "force: %" PRIu32 " of %" PRIu32 " members of view %" PRIu64 " are heard, and "
-				 "those can decide by themselves: forced, there could be two rings that go on apart, each with a model "
-				 "of its own; --force does it all the same", heard, roster->count, roster->number);
+		return line_fail(why, EDIT_ERROR_REFUSED,
+				 "force: %" PRIu32 " of %" PRIu32 " members of view %" PRIu64 " are heard, and those can decide by "
+				 "themselves: forced, there could be two rings that go on apart, each with a model of its own; --force "
+				 "does it all the same", heard, roster->count, roster->number);
 	/* Who is not heard along a ring that has just broken may well answer. */
-	if (daemon->membership.council->failures == 0)
-		return line_fail(&answer->why, EDIT_ERROR_BUSY, "force: no attempt of this node to decide view %" PRIu64 " with the others has failed yet: "
-				 "wait some seconds, `editctl view` counts what has failed; --force does not wait", roster->number + 1);
+	if (membership->council->failures == 0)
+		return line_fail(why, EDIT_ERROR_BUSY,
+				 "force: no attempt of this node to decide view %" PRIu64 " with the others has failed yet: wait some "
+				 "seconds, `editctl view` counts what has failed; --force does not wait", roster->number + 1);
 	return 0;
 }
 
