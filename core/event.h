@@ -327,7 +327,7 @@ enum action_kind {
 	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view {b} begins")                                 \
 	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms; rounds stall until it is back")                     \
 	X(NOTE_PEER_UP, 5, "peer {peer}: heard again after {a} ms")                                                        \
-	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run; a static view cannot take it back, restart all")     \
+	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run, without what it had")                               \
 	X(NOTE_ROUND_DONE, 6, "round {round}: done in {a} us, {b} bytes sent")                                             \
 	X(NOTE_VERDICT, 4, "round {round}, layer {layer}: peer {peer} left out ({verdict}, norm={x}, z={y})")              \
 	X(NOTE_ROLLED_BACK, 4, "round {round}, layer {layer}: rolled back ({a} accepted)")                                 \

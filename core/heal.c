@@ -18,6 +18,7 @@ void heal_take_up(struct sync *sync, uint32_t index, struct actions *actions)
 	bool is_next = !layer->is_nothing && layer->target_round == layer->round + 1;
 	layer->fetch_commits = is_next && (layer->judged_in & sync_view_bit(layer->target_since)) != 0;
 	layer->is_fetched = true;
+	layer->is_replaced |= !layer->is_nothing && layer->target_round == layer->round;
 	if (layer->fetch_commits)
 		layer->detector = layer->next; /* the round has been committed with the own record in it */
 	layer->judged_in = 0;

@@ -187,12 +187,6 @@ bool node_is_aligning(const struct node *node)
 	return node->sync.aligns;
 }
 
-uint64_t node_layer_since(const struct node *node, size_t layer_index)
-{
-	CHECK(layer_index < node->sync.layer_count);
-	return node->sync.state[layer_index].since;
-}
-
 const struct detector *node_detector(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);
@@ -203,6 +197,12 @@ uint64_t node_layer_round(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);
 	return node->sync.state[layer_index].is_nothing ? LAYER_NOTHING : node->sync.state[layer_index].round;
+}
+
+uint64_t node_layer_since(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	return node->sync.state[layer_index].since;
 }
 
 enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)

@@ -333,7 +333,7 @@ bool part_commit(struct sync *sync, uint32_t index, const float *mean, bool is_a
 	const struct layer *memory = &sync->layers[index];
 	struct sync_layer *layer = &sync->state[index];
 	size_t bytes = memory->size * sizeof(float);
-	if (sync->gradients && !sync->joins) {
+	if (part_holds_gradients(sync)) {
 		/* The worker has not stepped yet. Where one has lost its theta, all keep the anchor that they share. */
 		if (!is_realigned(sync, index))
 			memcpy(memory->anchor, memory->theta, bytes);
@@ -355,7 +355,7 @@ void part_fetched(struct sync *sync, uint32_t index)
 {
 	struct sync_layer *layer = &sync->state[index];
 	layer->phase = LAYER_WORKER;
-	if (sync->gradients && !sync->joins) {
+	if (part_holds_gradients(sync)) {
 		/* Others have the mean and step; here nobody does. */
 		sync->realigns = true;
 		part_let_go(sync, index, RETURN_AS_IT_IS, VERDICT_NONFINITE);

@@ -243,6 +243,8 @@ void plan_adopt(struct sync *sync, struct actions *actions)
 		agree_anew(sync, leader, actions);
 	end_proposals(sync, 0, false, actions);
 	merge_orders(sync, leader, leader->round + is_begun, actions);
+	sync->since = leader->since;
+	sync->has_adopted = true;
 }
 
 void plan_make(struct sync *sync, struct actions *actions)

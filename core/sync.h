@@ -47,7 +47,8 @@ struct sync_layer {
 	uint64_t since;               /* the view in which the last round was committed */
 	uint64_t judged_in;           /* bit of each view in which the own record of the round in progress was filed; any: next holds */
 	bool is_fetched;              /* from another member, since the last view that was ready; */
-	bool fetch_commits;           /* and that is the round that the own record was filed for */
+	bool fetch_commits;           /* and that is the round that the own record was filed for; */
+	bool is_replaced;             /* or it is another outcome of the round that was held, from which theta did not begin */
 	uint64_t target_round, target_hash, target_since; /* what all shall hold */
 	uint64_t sent_for[2];         /* ring, across: number of the right neighbour's word that was answered with the layer */
 	uint64_t times_us[3];         /* last round: scalars, reduce, gather */
@@ -83,7 +84,7 @@ struct sync_config {
 	const struct layer *layers; /* [layer_count] */
 	uint32_t layer_count;
 	uint64_t view, since, round;
-	const uint64_t *layer_rounds; /* [layer_count] or NULL */
+	const uint64_t *layer_rounds, *layer_since; /* [layer_count] or NULL */
 	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
 	bool is_stale;              /* theta did not begin from this anchor */
@@ -164,6 +165,7 @@ struct sync {
 	bool stands;                  /* they say it, before rounds go on */
 	uint32_t leader;              /* whom the plan follows */
 	bool is_planned, is_missing;  /* all have; and nobody has what is needed */
+	bool has_adopted;             /* holds what all shall hold, and has taken over what holds for all */
 	bool is_new, is_outdated;     /* see struct standing */
 	uint32_t standing_count, next_ask; /* own layers asked for so far */
 	size_t holding_count, unequal_count; /* of members and layers: words; that are not what all shall hold */

@@ -101,18 +101,15 @@ static struct driver_node *add_node(struct driver *driver, const struct node_con
 	return added;
 }
 
-/* What is here of each layer: LAYER_NOTHING, or of which round it is. Returns the newest view in which one was committed. */
-static uint64_t look_at_layers(const struct state *state, uint64_t *rounds, struct detector *detectors)
+/* What is here of each layer: LAYER_NOTHING, or of which round it is, and the view in which that was committed. */
+static void look_at_layers(const struct state *state, uint64_t *rounds, uint64_t *since, struct detector *detectors)
 {
-	uint64_t since = state->run->since;
 	for (size_t i = 0; i < state->layer_count; i++) {
 		bool is_here = !state->places[i].is_damaged;
 		rounds[i] = is_here ? state->layers[i].ended_round : LAYER_NOTHING;
+		since[i] = is_here ? state->layers[i].since : 0;
 		detectors[i] = is_here ? state->layers[i].detector : (struct detector){0};
-		if (is_here)
-			since = u64_max(since, state->layers[i].since);
 	}
-	return since;
 }
 
 int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
@@ -122,7 +119,7 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	const struct state *state = &driver->run->state;
 	size_t count = state->layer_count;
 	uint64_t restarts = driver->record.worker_restarts;
-	uint64_t *rounds = calloc(count, sizeof *rounds);
+	uint64_t *rounds = calloc(2 * count, sizeof *rounds); /* and views */
 	struct detector *detectors = calloc(count, sizeof *detectors);
 	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
 	driver->handed = calloc(count, sizeof *driver->handed);
@@ -131,8 +128,10 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	/* Members that begin together, or a mesh: all layers are of one round. */
 	bool is_first = driver->config->view == VIEW_FIRST && !driver->run->is_member;
 	struct node_config config = node_config_of(driver, is_first ? NULL : rounds, detectors);
-	if (has_memory)
-		config.since = look_at_layers(state, rounds, detectors);
+	if (has_memory) {
+		look_at_layers(state, rounds, rounds + count, detectors);
+		config.layer_since = is_first ? NULL : rounds + count;
+	}
 	struct driver_node *own = has_memory ? add_node(driver, &config) : NULL;
 	if (own)
 		driver->node = node_init(own->block, &config);

@@ -241,7 +241,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	struct citizen *member = &world->members[slot];
 	struct replica *replica = world_replica(world, slot);
 	const size_t layer_count = world->config->layer_count;
-	uint64_t *rounds = memory_take(layer_count, sizeof *rounds);
+	uint64_t *rounds = memory_take(layer_count, sizeof *rounds), *layer_since = memory_take(layer_count, sizeof *layer_since);
 	struct detector *detectors = memory_take(layer_count, sizeof *detectors);
 	struct node_status status;
 	node_status(member->node, world->now_us, &status);
@@ -249,14 +249,17 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	struct ring_settings settings = *node_settings(member->node);
 	draw_state(world, slot, rounds, detectors);
 	bool has_some = false;
-	for (size_t l = 0; l < layer_count; l++)
+	for (size_t l = 0; l < layer_count; l++) {
 		has_some |= rounds[l] != LAYER_NOTHING;
+		layer_since[l] = node_layer_since(member->node, l);
+	}
 	member->incarnation = dice_bits(&world->view_dice) | 1;
 	struct node_config node = world_node(world, slot, roster);
 	node.since = has_some ? since : 0;
 	node.round = has_some ? status.round : 0;
 	node.finished = has_some && status.phase == NODE_FINISHED;
 	node.layer_rounds = rounds;
+	node.layer_since = layer_since;
 	node.detectors = detectors;
 	node.is_outdated = true;
 	node.settings = has_some ? settings : world->setup.settings;
@@ -275,6 +278,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	replica->paused = 0;
 	ledger_rise(world->ledger, slot, member->layers, rounds);
 	free(rounds);
+	free(layer_since);
 	free(detectors);
 }
 
