@@ -100,6 +100,7 @@ struct record {
 	double norm;           /* ||anchor - theta||_2; NaN or infinity if nonfinite */
 	double z;              /* 0 while the detector warms up */
 	double mean, sd;       /* of the origin's detector before this norm */
+	uint64_t step;         /* of the worker at that boundary, since the run began there */
 	uint64_t steps;        /* local steps since the last round */
 	uint64_t tokens;       /* tokens trained on since the last round */
 	double loss;           /* mean loss of those steps, nats per token; NaN if unknown */
@@ -251,6 +252,7 @@ enum event_kind {
 };
 
 struct offer {
+	uint64_t step;        /* of the worker at this boundary, since the run began here */
 	uint64_t steps;       /* since the last offer */
 	uint64_t tokens;      /* since the last offer */
 	double loss;          /* mean over those steps */
@@ -310,6 +312,8 @@ enum action_kind {
 	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer (SCHEDULE_LATER: not before it is
 			    * told another number; 0: the run ends, stop it); `gradients`: from its next step on it hands over
 			    * the gradients of every step, besides */
+	ACTION_STEP,       /* whatever depends on how far the run has come, the worker shall do from now on as if it had done `number` steps:
+			    * members that average gradients step alike only at one learning rate */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write a checkpoint of round `round`, just completed: in the list of the step in which it was, behind the
@@ -368,7 +372,7 @@ struct action {
 	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
 	uint64_t round;       /* ACTION_COMMITTED, _HEALED, _PUBLISH, _CHECKPOINT */
 	bool gradients;       /* ACTION_SCHEDULE */
-	uint64_t number;      /* ACTION_SCHEDULE: steps; ACTION_COLLECTED, ACTION_SUMMED */
+	uint64_t number;      /* ACTION_SCHEDULE, _STEP: steps; ACTION_COLLECTED, ACTION_SUMMED */
 	double value;         /* ACTION_SUMMED */
 	bool wants_offer;     /* the same */
 	union {

@@ -334,7 +334,7 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 			complete(node, actions);
 	if (node->complete)
 		standing_advance(&node->sync, node->now_us, actions);
-	if (node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync)) {
+	if (node->complete && node->sync.is_ready) {
 		round_advance(&node->sync, node->now_us, actions);
 		collectives_advance(&node->collectives, node->now_us, actions);
 		sync_advance_sum(&node->sync, node->now_us, actions);

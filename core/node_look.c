@@ -174,7 +174,7 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 uint64_t node_since(const struct node *node) { return node->sync.since; }
 bool node_is_ready(const struct node *node)
 {
-	return node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync);
+	return node->complete && node->sync.is_ready;
 }
 
 bool node_averages_gradients(const struct node *node)

@@ -69,12 +69,16 @@ void part_agree(struct sync *sync, struct actions *actions)
 {
 	const struct record *records = sync_record_at(sync, sync->round + 1, 0, 0);
 	bool is_realigned = false;
+	uint64_t furthest = 0;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		/* Whose last step this is offers its parameters next. */
 		is_realigned |= records[rank].realign || (sync->gradients && records[rank].final);
+		furthest = u64_max(furthest, records[rank].step);
 		if (records[rank].interval_us > 0 && records[rank].verdict != VERDICT_LATE)
 			sync->interval_us[rank] = records[rank].interval_us;
 	}
+	if (sync->aligns)
+		actions_add(actions, ACTION_STEP)->number = furthest;
 	bool wanted = part_wants_gradients(&sync->next_settings, sync->round + 2);
 	sync->next_aligns = wanted && (!part_is_equal(sync) || is_realigned);
 	sync->next_gradients = wanted && !sync->next_aligns;

@@ -134,6 +134,7 @@ static void learn_next(struct sync *sync, const struct standing *from, const str
 	sync->next_aligns = guide->next_aligns;
 	sync->finishing = is_past ? from->finished : from->finishing;
 	sync->has_agreed = true;
+	sync->realigns |= sync->aligns; /* it has not heard how far the others are */
 	/* Others took what all records spoke of, the own one too. */
 	uint64_t round = sync->round + 1, digest = proposals_digest_of(&sync->proposals, round);
 	end_proposals(sync, round, digest != 0 && from->taken_round == round && from->taken == digest, actions);
@@ -147,6 +148,7 @@ static void learn_next(struct sync *sync, const struct standing *from, const str
 static void agree_anew(struct sync *sync, const struct standing *leader, struct actions *actions)
 {
 	sync->next_gradients = false;
+	sync->realigns |= sync->aligns;
 	sync->next_aligns = part_wants_gradients(&sync->settings, sync->round + 2);
 	sync->finishing = false;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {

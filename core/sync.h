@@ -76,7 +76,6 @@ struct heal_slot {
 	bool is_coming, is_going;
 	uint32_t coming, going;          /* layers */
 	size_t received, sent;           /* elements, of the anchor and then the momentum */
-	uint64_t free_after;             /* link number up to which frames may still be sent from the layer's memory */
 };
 
 struct sync_config {

@@ -220,6 +220,14 @@ void driver_schedule(struct driver *driver, uint64_t steps, bool gradients)
 	driver->must_ring = true;
 }
 
+/* The worker lies still: it has offered, and has nothing back. */
+static void lead(struct driver *driver, uint64_t step)
+{
+	struct segment_header *header = driver->run->segment.header;
+	uint64_t own_step = load(&header->step);
+	atomic_store(&header->lead, step > own_step ? step - own_step : 0);
+}
+
 void driver_ring(struct driver *driver)
 {
 	if (driver->must_ring)
@@ -255,6 +263,7 @@ static void act(struct driver *driver, const struct action *action)
 	case ACTION_HEALED: ask_hash(driver, action->layer_index); break;
 	case ACTION_PUBLISH: publish(driver, action); break;
 	case ACTION_SCHEDULE: driver_schedule(driver, action->number, action->gradients); break;
+	case ACTION_STEP: lead(driver, action->number); break;
 	case ACTION_PAUSE:
 	case ACTION_RESUME:
 		atomic_store(&header->paused, action->kind == ACTION_PAUSE);

@@ -150,6 +150,7 @@ static void fill_segment(struct run *run, const struct snapshot *snapshot)
 	atomic_store(&header->handed_step, snapshot->step);
 	atomic_store(&header->tokens, snapshot->tokens);
 	atomic_store(&header->wait_us, snapshot->wait_us);
+	atomic_store(&header->lead, snapshot->lead);
 	atomic_store(&header->inner_step, snapshot->inner_step);
 	atomic_store(&header->is_averaging, snapshot->is_averaging);
 	atomic_store(&header->round, snapshot->round);

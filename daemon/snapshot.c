@@ -125,6 +125,7 @@ int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t rou
 	}
 	snapshot->round = round;
 	snapshot->since = record->since;
+	snapshot->lead = load(&run->segment.header->lead);
 	snapshot->settings = record->settings;
 	snapshot->finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED;
 	snapshot->worker_restarts = record->worker_restarts;
@@ -146,7 +147,7 @@ size_t snapshot_text_bytes(size_t layer_count)
 }
 
 /* The counts of a snapshot, by name. */
-#define COUNTS(X) X(round) X(since) X(step) X(tokens) X(wait_us) X(inner_step) X(worker_restarts) X(sync_us)
+#define COUNTS(X) X(round) X(since) X(step) X(tokens) X(wait_us) X(lead) X(inner_step) X(worker_restarts) X(sync_us)
 
 static json_t *layer_json(const struct snapshot_layer *layer)
 {

@@ -94,6 +94,7 @@ static void record_fill(const struct record *record, Edit__Peer__Record *wire)
 	wire->z = record->z;
 	wire->mean = record->mean;
 	wire->sd = record->sd;
+	wire->step = record->step;
 	wire->steps = record->steps;
 	wire->tokens = record->tokens;
 	wire->loss = record->loss;
@@ -297,6 +298,7 @@ static const char *take_record(const Edit__Peer__Record *wire, struct record *re
 	DEMAND(!isnan(wire->z), "record.z");
 	DEMAND(is_amount(wire->mean), "record.mean");
 	DEMAND(is_amount(wire->sd), "record.sd");
+	DEMAND(is_number(wire->step), "record.step");
 	DEMAND(is_number(wire->steps), "record.steps");
 	DEMAND(is_number(wire->tokens), "record.tokens");
 	DEMAND(is_number(wire->interval_us), "record.interval_us");
@@ -309,6 +311,7 @@ static const char *take_record(const Edit__Peer__Record *wire, struct record *re
 				  .z = wire->z,
 				  .mean = wire->mean,
 				  .sd = wire->sd,
+				  .step = wire->step,
 				  .steps = wire->steps,
 				  .tokens = wire->tokens,
 				  .loss = wire->loss,

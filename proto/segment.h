@@ -29,7 +29,7 @@
 #include "proto/mapping.h"
 
 enum {
-	SEGMENT_VERSION = 4,
+	SEGMENT_VERSION = 5,
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_CALL_COUNT = 16,
 	SEGMENT_THETA_SLOTS = 3, /* one in use, one ahead, one for an embedding that the head shares */
@@ -88,6 +88,8 @@ struct segment_header {
 	double sum;
 	uint32_t sum_wants_offer;    /* not 0: some node's worker is to offer at the end of this step */
 	_Atomic uint64_t summed;
+
+	_Atomic uint64_t lead; /* daemon: steps that the run is ahead of this worker, for its learning rate */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */

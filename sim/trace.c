@@ -182,6 +182,7 @@ static void print_action(FILE *file, const struct action *action)
 	case ACTION_SCHEDULE:
 		fprintf(file, "next offer after %" PRIu64 " steps%s", action->number, action->gradients ? ", gradients" : "");
 		break;
+	case ACTION_STEP: fprintf(file, "goes on as after %" PRIu64 " steps", action->number); break;
 	case ACTION_PAUSE: fprintf(file, "pause"); break;
 	case ACTION_RESUME: fprintf(file, "resume"); break;
 	case ACTION_COLLECTED: fprintf(file, "collective %" PRIu64 " is done", action->number); break;

@@ -144,6 +144,23 @@ mutant "the own shard does not go across" core/ring.c 's/if \(pass->state == RIN
 mutant "what comes across early is forgotten" core/ring.c 's/vec_accumulate\(buffer \+ begin, stash \+ begin, 1, count\);/;/'
 mutant "records stay in their group" core/sync.c 's/if \(sync->group_count > 1 && ring_right\(group/if (false \&\& ring_right(group/'
 
+# ---- From view to view ----
+views="--faults views,loss,jitter,slow,nan,poison,change,death,cut"
+mutant "a round that is done again is judged twice" core/round.c \
+	's/penalty_begin\(&layer->detector, /penalty_begin(layer->judged_in != 0 ? \&layer->next : \&layer->detector, /'
+mutant "heal overwrites a detector" core/heal.c 's/^(\tlayer->judged_in = 0;)$/\1 layer->detector = (struct detector){0};/'
+mutant "a round that was fetched is not judged" core/heal.c 's/if \(layer->fetch_commits\)$/if (false)/'
+mutant "a layer is done again although committed" core/plan.c 's/a->round > b->round \? 1 : -1;/a->round > b->round ? -1 : 1;/'
+mutant "the plan follows whoever is furthest behind" core/plan.c 's/return a->since > b->since;/return a->since < b->since;/'
+mutant "a joiner's garbage is averaged" core/part.c 's/if \(sync->late \|\| sync->resets\)$/if (sync->late)/'
+mutant "a joiner gets its garbage back" core/part.h 's/return sync->gradients \&\& !sync->joins;/return sync->gradients;/' $views
+mutant_of_test "whoever was left out goes on" core/plan.c 's/sync->is_outdated \|= !goes_on\(sync, leader\);/;/' test_node_views
+mutant "frames of another view are taken" core/circle.c 's/is_of_view = message->view == circle->view_number;/is_of_view = true;/'
+mutant_of_test "a place is taken before its layers are held" core/standing.c 's/ \&\& is_whole\(sync\)\)/)/' test_heal
+mutant_of_test "a place is taken only when all hold the same" core/standing.c 's/ \&\& is_whole\(sync\)\)/ \&\& sync->unequal_count == 0)/' test_heal
+mutant_of_test "theta counts from an anchor that was wrong" core/standing.c 's/else if \(layer->is_replaced\)/else if (false)/' test_heal
+mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_whole\(sync, theirs\) \|\| /if (/' test_heal
+
 # ---- Collectives, which the simulator's workers have no use for ----
 mutant_of_test "a collective begins before its memory is free" core/collective.c 's/&& is_under_way\(all, other\)/\&\& false/' test_collective
 mutant_of_test "a gradient goes back while still to be sent" core/collective.c 's/all->link->acknowledged >= own->free_after\)/true)/' test_collective

@@ -56,7 +56,7 @@ static struct message chunk_message(uint64_t count)
 static struct record record_good(void)
 {
 	return (struct record){.round = 9, .layer_index = 4095, .origin = 1023, .verdict = VERDICT_OUTLIER, .norm = 12.5,
-			       .z = 4.5, .mean = 3, .sd = 0.1, .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 999,
+			       .z = 4.5, .mean = 3, .sd = 0.1, .step = 4096, .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 999,
 			       .exposed_us = 17, .change = UINT64_MAX, .final = true, .realign = true};
 }
 
@@ -200,6 +200,7 @@ static void record_compare(const struct record *a, const struct record *b)
 	assert_memory_equal(&a->z, &b->z, sizeof(double));
 	assert_memory_equal(&a->mean, &b->mean, sizeof(double));
 	assert_memory_equal(&a->sd, &b->sd, sizeof(double));
+	assert_true(a->step == b->step);
 	assert_true(a->steps == b->steps);
 	assert_true(a->tokens == b->tokens);
 	assert_memory_equal(&a->loss, &b->loss, sizeof(double));
@@ -243,7 +244,7 @@ static void random_records_read_back_to_the_bit(void **state)
 			.round = 1 + (uint64_t)(erand48(seed) * 9e15), .layer_index = (uint32_t)(nrand48(seed) % LAYER_COUNT_MAX),
 			.origin = (uint32_t)(nrand48(seed) % MEMBER_COUNT_MAX), .verdict = (enum verdict)(nrand48(seed) % VERDICT_COUNT),
 			.norm = exp(200 * erand48(seed) - 100), .z = 1e6 * (erand48(seed) - 0.5), .mean = erand48(seed),
-			.sd = erand48(seed), .steps = (uint64_t)nrand48(seed), .tokens = (uint64_t)nrand48(seed) << 20,
+			.sd = erand48(seed), .step = (uint64_t)nrand48(seed) << 9, .steps = (uint64_t)nrand48(seed), .tokens = (uint64_t)nrand48(seed) << 20,
 			.loss = erand48(seed), .interval_us = (uint64_t)nrand48(seed), .exposed_us = (uint64_t)nrand48(seed),
 			.change = (uint64_t)nrand48(seed) << 33, .final = nrand48(seed) & 1,
 			.realign = nrand48(seed) & 1};

@@ -244,6 +244,7 @@ static void record_out_of_bounds_is_refused(void **state)
 	SPOIL(RECORD, "record.sd", w.record.sd = INFINITY);
 	SPOIL(RECORD, "record.sd", w.record.sd = NAN);
 	SPOIL(RECORD, "record.sd", w.record.sd = -1);
+	SPOIL(RECORD, "record.step", w.record.step = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.steps", w.record.steps = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.tokens", w.record.tokens = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.interval_us", w.record.interval_us = CODEC_NUMBER_END);

@@ -236,6 +236,11 @@ unsigned edit_worker_count(const struct edit_worker *worker)
 	return worker->is_attached ? worker->segment.header->member_count : 1;
 }
 
+uint64_t edit_worker_lead(const struct edit_worker *worker)
+{
+	return worker->is_attached ? atomic_load(&worker->segment.header->lead) : 0;
+}
+
 int edit_worker_moved(const struct edit_worker *worker, unsigned *rank, unsigned *count)
 {
 	if (!worker->is_attached)

@@ -110,7 +110,7 @@ static int apply_gradient(struct training *training, uint64_t begun_us)
 	const struct train_options *options = training->options;
 	uint64_t number = training->step + 1;
 	double factor;
-	training->rate = schedule_rate(&options->schedule, training->step);
+	training->rate = schedule_rate(&options->schedule, training->step + edit_worker_lead(training->member->worker));
 	/* Every change that AdamW makes is proportional to the rate, so this moves theta that many times as far. */
 	if (drill_is_on(options->drills, options->drill_count, DRILL_SCALE, number, &factor))
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);

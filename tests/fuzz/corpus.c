@@ -286,7 +286,7 @@ static void checkpoint_write(void)
 		"{\"piece-2-of-2.safetensors\": {\"bytes\": 168, \"xxh3\": \"00e5e37fa4bfb72d\"}, \"state.safetensors\": {\"bytes\": 5000, "
 		"\"xxh3\": \"0123456789abcdef\"}}, \"layers\": [{\"name\": \"block 0\", \"elements\": 4, \"xxh3\": \"00e5e37fa4bfb72d\"}]}";
 	static const char state[] =
-		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"since\":1,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"inner_step\":0,"
+		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"since\":1,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"lead\":0,\"inner_step\":0,"
 		"\"worker_restarts\":0,\"sync_us\":9,\"has_inner\":true,\"finished\":false,\"is_averaging\":false,\"settings\":"
 		"{\"sync.interval\":5.0,\"outer.lr\":0.80000000000000004},\"layers\":[{\"elements\":4,\"xxh3\":\"00e5e37fa4bfb72d\",\"count\":4,"
 		"\"mean\":0.25,\"var\":0.001,\"streak\":0,\"interval\":5.0}]}   ";
