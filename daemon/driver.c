@@ -130,7 +130,7 @@ static void take_note(struct driver *driver, const struct note *note)
 		break;
 	case NOTE_FINISHED:
 		driver->finished = true;
-		atomic_store(&driver->run->segment.header->stop, 1);
+		atomic_store(&driver->run->segment.header->stop, SEGMENT_STOP_ENDED);
 		driver->must_ring = true;
 		break;
 	default: break;

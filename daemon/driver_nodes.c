@@ -59,7 +59,7 @@ static struct node_config node_config_of(const struct driver *driver, const uint
 		.names = (const char *const *)config->peers, .facts = run->facts.list, .fact_count = config->view == VIEW_FIRST ? run->facts.count : run->facts.lasting_count,
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.run->round,
 		.view = config->view, .since = run->state.run->since, .layer_rounds = layer_rounds, .is_outdated = run_is_outdated(run),
-		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = run_is_stale(run),
+		.finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED, .is_stale = run_is_stale(run),
 		.detectors = detectors, .settings = run->state.run->settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,
@@ -183,7 +183,9 @@ void driver_leave(struct driver *driver)
 {
 	if (!driver->node)
 		return;
-	atomic_store(&driver->run->segment.header->stop, 1);
+	/* Of a run that has ended it still has to be known. */
+	if (atomic_load(&driver->run->segment.header->stop) == 0)
+		atomic_store(&driver->run->segment.header->stop, SEGMENT_STOP_LEFT);
 	driver->must_ring = true;
 	driver_ring(driver);
 	driver->node = NULL;

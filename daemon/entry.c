@@ -11,6 +11,9 @@
 int entry_ready(struct daemon *daemon, struct line *why)
 {
 	int error = 0;
+	/* A worker that comes then reads in the segment that it is to stop. */
+	if (daemon->membership.place == MEMBERSHIP_LEFT)
+		return 0;
 	if (!daemon->driver.node && !membership_waits(&daemon->membership))
 		error = driver_start(&daemon->driver, daemon->now_us, why);
 	if (!error)

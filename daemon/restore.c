@@ -154,7 +154,7 @@ static void fill_segment(struct run *run, const struct snapshot *snapshot)
 	atomic_store(&header->inner_step, snapshot->inner_step);
 	atomic_store(&header->is_averaging, snapshot->is_averaging);
 	atomic_store(&header->round, snapshot->round);
-	atomic_store(&header->stop, snapshot->finished);
+	atomic_store(&header->stop, snapshot->finished ? SEGMENT_STOP_ENDED : 0);
 }
 
 static int fill_state(struct run *run, const struct snapshot *snapshot, const char *state_path, struct line *why)

@@ -290,6 +290,9 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	run->is_found = run->is_resumed = is_found || is_restored;
 	if (is_found && run->config->shards > 1)
 		rewind_run(run);
+	/* An earlier daemon has left the ring; this one joins it. */
+	if (atomic_load(&run->segment.header->stop) == SEGMENT_STOP_LEFT)
+		atomic_store(&run->segment.header->stop, 0);
 	run_take_seat(run);
 	return 0;
 }

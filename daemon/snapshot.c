@@ -127,7 +127,7 @@ int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t rou
 	snapshot->since = record->since;
 	snapshot->lead = load(&run->segment.header->lead);
 	snapshot->settings = record->settings;
-	snapshot->finished = atomic_load(&run->segment.header->stop) != 0;
+	snapshot->finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED;
 	snapshot->worker_restarts = record->worker_restarts;
 	snapshot->sync_us = record->sync_us;
 	if (!snapshot->has_inner) {

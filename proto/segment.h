@@ -56,6 +56,11 @@ struct segment_call {
 	_Atomic uint64_t done;               /* daemon: its number, when it is */
 };
 
+enum segment_stop {
+	SEGMENT_STOP_ENDED = 1, /* the run, also for a daemon that starts later */
+	SEGMENT_STOP_LEFT       /* this node has left the ring, until its daemon starts anew */
+};
+
 struct segment_header {
 	/* written once by the daemon before the worker maps it */
 	uint64_t magic;
@@ -75,7 +80,7 @@ struct segment_header {
 	_Alignas(64) _Atomic uint64_t offer_step;
 	_Atomic uint64_t round;  /* completed rounds */
 	_Atomic uint32_t paused; /* not 0: do not begin another step */
-	_Atomic uint32_t stop;   /* not 0: leave the training loop */
+	_Atomic uint32_t stop;   /* enum segment_stop; not 0: leave the training loop */
 	_Atomic uint32_t whole;  /* not 0: compute with no layer before all are published (sync.overlap = none) */
 	_Atomic uint32_t gradients; /* not 0: hand over the gradients of each step, from the next one that begins */
 

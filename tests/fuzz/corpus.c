@@ -9,6 +9,7 @@
 
 #include "core/decree.h"
 #include "proto/codec.h"
+#include "proto/control.pb-c.h"
 #include "proto/control_codec.h"
 #include "proto/safetensors.h"
 #include "proto/segment.h"
@@ -155,10 +156,38 @@ static void crafted_write(void)
 static void request_write(enum command command, const char *name)
 {
 	struct control_request request = {.command = command, .setting = "sync.interval", .value = "20", .at_round = 7};
+	if (command == COMMAND_FORCE)
+		request = (struct control_request){.command = command, .value = "node-a node-c", .force = true};
 	unsigned char frame[CONTROL_REQUEST_MAX];
 	size_t size;
 	CHECK(control_request_encode(&request, frame, sizeof(frame), &size) == 0);
 	file_write("control", name, frame, size);
+}
+
+/* A reply, of which clients must make no more than it is. */
+static void view_write(void)
+{
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	Edit__Control__View view = EDIT__CONTROL__VIEW__INIT;
+	Edit__Control__ViewMember member = EDIT__CONTROL__VIEW_MEMBER__INIT, *members[2] = {&member, &member};
+	char *joiner = (char *)"node-c";
+	unsigned char frame[256];
+	member.name = (char *)"node-a";
+	member.state = (char *)"live";
+	member.holder = true;
+	view.number = 3;
+	view.members = members;
+	view.n_members = 2;
+	view.joiners = &joiner;
+	view.n_joiners = 1;
+	reply.version = CONTROL_VERSION;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_VIEW;
+	reply.view = &view;
+	size_t size = edit__control__reply__get_packed_size(&reply);
+	CHECK(size <= sizeof(frame));
+	edit__control__reply__pack(&reply, frame);
+	file_write("control", "view-reply", frame, size);
+	file_write("control", "view-reply-cut", frame, size - 3);
 }
 
 static void description_write(void)
@@ -279,6 +308,7 @@ int main(int count, char **words)
 #define X(id, number, name, right, function, help) request_write(id, name);
 	COMMANDS(X)
 #undef X
+	view_write();
 	description_write();
 	segment_write();
 	files_write();

@@ -54,6 +54,7 @@ int target_control(const uint8_t *data, size_t size)
 		CHECK(control_request_decode(frame, frame_bytes, &again, NULL) == 0);
 		CHECK(again.command == request.command);
 		CHECK(!strcmp(again.value, request.value));
+		CHECK(again.force == request.force);
 	}
 	void *block;
 	const struct Edit__Control__Reply *reply;
