@@ -148,6 +148,7 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 		return;
 	}
 	sync->waiting = false;
+	sync->owes_schedule = sync->has_agreed; /* told before, it was for this offer */
 	take_offer(sync, &offer, sync->waiting_us);
 	sync->wanted = sync->waiting_wanted;
 }
@@ -262,6 +263,9 @@ void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	watch_waiting(sync, now_us);
 	watch_grace(sync, now_us, actions);
+	if (sync->owes_schedule)
+		part_tell(sync, actions);
+	sync->owes_schedule = false;
 	watch_period(sync, now_us, actions);
 }
 

@@ -253,6 +253,59 @@ static void live_member_that_was_left_out_gets_the_anchor(void **state)
 	lab_free(lab);
 }
 
+/* In view 2 only the first *arg frames of rounds pass. */
+static bool pass_first_frames(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	size_t *left = arg;
+	(void)from, (void)to;
+	if (message->view != 2 ||
+	    (message->kind != MESSAGE_CHUNK && message->kind != MESSAGE_RECORD && message->kind != MESSAGE_CONFIRM))
+		return true;
+	*left -= *left > 0;
+	return *left > 0;
+}
+
+/* Round 2 is cut off after so many frames, among those of four whose first layer is done without the fourth, which offers in the next
+ * view. Tells whether member 0 had done the first layer, and nobody the round. */
+static bool offer_after_first_layer(size_t frames, bool *ret_is_over)
+{
+	struct lab *lab = lab_of(4);
+	const size_t left[] = {0, 1, 2}, last[] = {3};
+	work(lab, all, 4, 1);
+	for (size_t r = 0; r < 3; r++)
+		lab_enter(lab, left[r], 2, left, 3, NULL);
+	lab_pass(lab, 1000000);
+	lab->filter = pass_first_frames;
+	lab->filter_arg = &frames;
+	work(lab, left, 3, 5);
+	for (size_t r = 0; r < 3; r++)
+		*ret_is_over |= status_of(lab, r).round == 2;
+	bool is_amid = node_layer_round(lab->members[0].node, 0) == 2 && !*ret_is_over;
+	if (is_amid) {
+		lab_view(lab, 3, all, 4);
+		uint64_t before = lab->members[3].scheduled_count;
+		work(lab, last, 1, 6);
+		assert_equal_members(lab, all, 4, 2);
+		assert_true(lab->members[3].scheduled_count > before);
+		assert_int_equal(lab->members[3].schedule, 128);
+		work(lab, all, 4, 9);
+		assert_equal_members(lab, all, 4, 3);
+	}
+	lab_free(lab);
+	return is_amid;
+}
+
+/* What the next round needs was agreed upon with the first layer; whoever offers after that has to hear of it too. */
+static void member_that_offers_when_the_first_layer_is_done_is_told_when_to_offer_next(void **state)
+{
+	size_t count = 0;
+	bool is_over = false;
+	(void)state;
+	for (size_t frames = 1; !is_over; frames++)
+		count += offer_after_first_layer(frames, &is_over);
+	assert_true(count > 0);
+}
+
 static void wrong_hash_heals_that_layer_only(void **state)
 {
 	struct lab *lab = lab_of(4);
@@ -450,6 +503,7 @@ int main(void)
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
 		cmocka_unit_test(stale_member_is_healed_never_averaged),
 		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),
+		cmocka_unit_test(member_that_offers_when_the_first_layer_is_done_is_told_when_to_offer_next),
 		cmocka_unit_test(wrong_hash_heals_that_layer_only),
 		cmocka_unit_test(torn_layer_is_fetched_and_what_was_torn_is_not_missed),
 		cmocka_unit_test(members_that_lack_what_nobody_has_wait_for_who_does),
