@@ -191,11 +191,15 @@ def run(arguments, what, count, interval, step_ms, settings, play):
 
 
 def keep_logs(arguments, ring, what):
-    """What the daemons said is worth keeping."""
+    """What the daemons have said, and say now, is worth keeping."""
     folder = pathlib.Path(arguments.build) / "robustness" / f"{what}-{len(ring.names)}"
     folder.mkdir(parents=True, exist_ok=True)
     for path in ring.folder.glob("*.log"):
         (folder / path.name).write_bytes(path.read_bytes())
+    for what, name in ring.running:
+        if what == "daemon":
+            told = [ring.ask(name, word, statuses=(0, 1, 3, 5, 6)) for word in ("status", "layers", "view")]
+            (folder / f"{name}.json").write_text(json.dumps(told, indent=1))
     say(f"  logs: {folder}")
 
 
