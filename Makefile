@@ -3,7 +3,7 @@
 #   make           the five products              make check    all tests (SAN=address,undefined: with sanitizers)
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
 #   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400, MESH=2x2: nodes train on real text
-#   make mutants   proof of the simulator
+#   make mutants   proof of the simulator         make robustness  what faults cost real rings: docs/robustness.md
 #   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
 VERSION    := 0.1.0
@@ -75,7 +75,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check checks tidy objects mutants bench fuzz corpus experiments experiments-full demo install clean
+.PHONY: FORCE all check checks tidy objects mutants bench robustness fuzz corpus experiments experiments-full demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -209,6 +209,10 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/rings.py --build $(B)
 	@bench/mesh.py gather --repeats 1 --build $(B)
 	$(if $(AGAINST),@bench/plain.py --build $(B) --against $(AGAINST))
+
+# Takes about half an hour. SOAK=SECONDS: only faults for so long, and the slope of memory and descriptors.
+robustness: all $(B)/tests/probe_worker
+	@bench/robustness.py $(if $(SOAK),--soak $(SOAK)) --build $(B) --json $(B)/robustness$(if $(SOAK),-soak).json
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 
