@@ -39,7 +39,7 @@ PROTO  := check text inifile keyfile stream mapping address setting description 
           control_codec
 DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer contact guests reception transport worker_port state difference facts fields \
           folder run snapshot manifest checkpoint restore consent recovery membership changes rounds history \
-          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
+          driver driver_nodes handover health heard advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
