@@ -208,6 +208,47 @@ static void live_member_that_was_left_out_gets_the_anchor(void **state)
 	lab_free(lab);
 }
 
+/* Nothing arrives any more once somebody has done the first layer of round 3. */
+static bool stop_after_the_first_layer(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	const struct lab *lab = arg;
+	(void)from;
+	(void)to;
+	(void)message;
+	for (size_t n = 0; n < 3; n++)
+		if (node_layer_round(lab->members[n].node, 0) == 3)
+			return false;
+	return true;
+}
+
+/* The first layer, with whose records the next offer is agreed on, was done before it came. */
+static void live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next(void **state)
+{
+	struct lab *lab = lab_of(4);
+	const size_t left[] = {0, 1, 2};
+	(void)state;
+	work(lab, all, 4, 1);
+	for (size_t r = 0; r < 3; r++)
+		lab_enter(lab, left[r], 2, left, 3, NULL);
+	work(lab, left, 3, 5);
+	lab->filter = stop_after_the_first_layer;
+	lab->filter_arg = lab;
+	work(lab, left, 3, 6);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(status_of(lab, n).round, 2);
+	lab->filter = NULL;
+	lab_view(lab, 3, all, 4);
+	uint64_t told = lab->members[3].scheduled_count;
+	move_member(lab, 3, 7);
+	lab_offer(lab, 3, false);
+	lab_pass(lab, 1000000);
+	assert_equal_members(lab, all, 4, 3);
+	assert_true(lab->members[3].scheduled_count > told);
+	work(lab, all, 4, 9);
+	assert_equal_members(lab, all, 4, 4);
+	lab_free(lab);
+}
+
 static void wrong_hash_heals_that_layer_only(void **state)
 {
 	struct lab *lab = lab_of(4);
@@ -403,6 +444,7 @@ int main(void)
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
 		cmocka_unit_test(stale_member_is_healed_never_averaged),
 		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),
+		cmocka_unit_test(live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next),
 		cmocka_unit_test(wrong_hash_heals_that_layer_only),
 		cmocka_unit_test(torn_layer_is_fetched_and_what_was_torn_is_not_missed),
 		cmocka_unit_test(members_that_lack_what_nobody_has_wait_for_who_does),
