@@ -32,38 +32,42 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 # ---- Objects by folder, in reading order -----------------------------------------------------------------------------
 
 # core/ in the order of the include law: a file includes only what stands before it. PLAIN: headers without a .c.
-PLAIN  := base option event layer width
-CORE   := vec penalty outer ring link view places circle row collective proposal sync part round node
-PROTO  := check text inifile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+PLAIN  := base option event layer width node_config
+CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part heal plan standing \
+          round node_rings node node_look
+PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
           control_codec
-DAEMON := log members config lock notify gate transport worker_port state difference facts run folder checkpoint changes rounds history \
+DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
+          checkpoint restore consent recovery changes rounds history \
           driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
-SIM    := heap parcel trainee formula share ledger ballot trace setup citizen stage mishap world \
+SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
-CTL    := unit table json client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
-          steer wait
+CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
+          steer wait keygen
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_row test_collective test_mesh test_node test_node_trouble test_part \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
+          test_node test_node_trouble test_node_views test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_transport test_changes test_lock test_history test_state test_checkpoint test_checkpoint_death test_ctl test_ctl_render
+          test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
+          test_checkpoint test_checkpoint_death test_ctl test_ctl_render
 # What several tests share: linked into each that uses it.
-HELPERS := near lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.
 SCRIPTS := test_worker_tools.py test_join.py test_training.py test_edit_sim.py test_edit_sim_run.py test_experiments.py test_edit_sim_rehearse.py \
-           test_library.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
+           test_library.py test_views.py test_tidy.py test_verdict.py test_bootstrap.py test_install.py test_system.py test_demo.py test_real.py
 
 DAEMON_LIBS := -lzmq -lprotobuf-c -linih -ljansson -lxxhash -lsystemd -lm
 WORKER_LIBS := -lopenblas -ljansson -lxxhash -lm -pthread
-CTL_LIBS    := -lzmq -lprotobuf-c -ljansson -lm
+CTL_LIBS    := -lzmq -lprotobuf-c -ljansson -linih -lm
 SIM_LIBS    := -linih $(WORKER_LIBS)
 TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 
@@ -173,10 +177,11 @@ mutants:
 
 # Every kind of input from outside has a target in tests/fuzz/target.h; `make check` replays tests/fuzz/corpus through them. What
 # the fuzzer finds interesting lands in build/fuzz/found, what fails in build/fuzz/TARGET-crash-...: copy that into the corpus.
-FUZZ         := codec control description segment weights config tokens
+FUZZ         := codec control description segment weights config tokens manifest snapshot
 FUZZ_SECONDS ?= 60
 FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
-                  worker/tensorfile worker/llama_config worker/corpus)
+                  worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty daemon/members daemon/config daemon/manifest \
+                  daemon/snapshot)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))
@@ -189,7 +194,7 @@ $(addprefix fuzz/,$(FUZZ)): fuzz/%: build/fuzz/fuzz_%
 build/fuzz/fuzz_%: build/fuzz/library tests/fuzz/fuzz.c
 	$(call say,LINK,$@)
 	$(Q)clang -std=c17 -I. $(FUZZ_FLAGS),fuzzer -DTARGET=target_$* -o $@ tests/fuzz/fuzz.c $(FUZZ_OBJECTS) build/fuzz/proto.a \
-		-lprotobuf-c -ljansson -lxxhash -lm
+		-lprotobuf-c -linih -ljansson -lxxhash -lm
 build/fuzz/library: FORCE
 	@$(MAKE) --no-print-directory CC=clang B=build/fuzz SANFLAGS="$(FUZZ_FLAGS),fuzzer-no-link" build/fuzz/proto.a \
 		$(FUZZ_OBJECTS)
@@ -215,9 +220,9 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 
 experiments: all $(B)/tests/probe_worker
-	@experiments/virtual.py --build $(B) --out $(B)/experiments
 	@if [ "$$(id -u)" = 0 ]; then experiments/real.py E6 --build $(B) --out $(B)/experiments; \
 	 else echo "E6 sets up networks: run experiments/real.py E6 as root"; fi
+	@experiments/virtual.py --build $(B) --out $(B)/experiments
 experiments-full: $(B)/edit-sim
 	@experiments/virtual.py --size full --build $(B) --out $(B)/experiments
 

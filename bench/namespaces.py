@@ -151,7 +151,7 @@ class Ring:
             self.run_folder(name).mkdir(mode=0o700)
             state, config = self.folder / f"{name}.state", self.folder / f"{name}.conf"
             state.mkdir(parents=True)
-            config.write_text(f"{method}[node]\nname = {name}\nplain = anywhere\nruntime_dir = {self.run_folder(name)}\n"
+            config.write_text(f"{method}[node]\nname = {name}\ncurve = no\nplain = anywhere\nruntime_dir = {self.run_folder(name)}\n"
                               f"state_dir = {state}\n{rest}[members]\n{members}")
             self.start(name, self.build / "editd", "--config", config, core=cores and cores[name])
         for name in self.names:

@@ -15,7 +15,7 @@ size_t circle_size(const struct circle_config *config)
 void circle_init(struct circle *circle, void *block, const struct circle_config *config)
 {
 	CHECK(config->rank < config->count);
-	*circle = (struct circle){.first = config->first, .stride = config->stride, .incarnation = config->incarnation,
+	*circle = (struct circle){.first = config->first, .stride = config->stride, .incarnation = config->incarnation, .view_number = config->view_number,
 				  .heartbeat_us = config->heartbeat_us, .frames_owed = config->frames_owed};
 	view_init(&circle->view, block, config->rank, config->count, config->names, config->name_stride, config->facts, config->fact_count,
 		  config->silence_us);
@@ -51,7 +51,7 @@ void circle_send(struct circle *circle, uint32_t to, const struct message *messa
 	action->message.from = circle_global(circle, circle->view.rank);
 	action->message.incarnation = circle->incarnation;
 	action->message.receiver = neighbour != NULL ? neighbour->incarnation : 0;
-	action->message.view = VIEW_NUMBER;
+	action->message.view = circle->view_number;
 }
 
 static void send_hello(struct circle *circle, const struct neighbour *to, struct actions *actions)
@@ -182,6 +182,12 @@ bool circle_message(struct circle *circle, uint32_t from, const struct message *
 		    struct actions *actions)
 {
 	*ret_moved = false;
+	/* A rank means another member in another view. Who speaks another protocol knows of no view: 0. */
+	bool is_of_view = message->view == circle->view_number;
+	if (!is_of_view && (message->kind != MESSAGE_REFUSE || message->view != 0)) {
+		circle->dropped++;
+		return false;
+	}
 	if (message->kind == MESSAGE_HELLO) {
 		take_hello(circle, from, message, now_us, actions);
 		return false;
@@ -192,7 +198,7 @@ bool circle_message(struct circle *circle, uint32_t from, const struct message *
 	}
 	bool is_for_us = message->receiver == circle->incarnation;
 	struct neighbour *neighbour = view_neighbour(&circle->view, from);
-	if (neighbour == NULL || !view_is_known(neighbour, message->incarnation) || message->view != VIEW_NUMBER) {
+	if (neighbour == NULL || !view_is_known(neighbour, message->incarnation)) {
 		circle->dropped++;
 		return false;
 	}

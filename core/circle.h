@@ -15,6 +15,7 @@ struct circle {
 	struct link link;
 	uint32_t first, stride;
 	uint64_t incarnation;    /* own */
+	uint64_t view_number;
 	uint64_t heartbeat_us;
 	uint64_t heartbeat_at_us, hello_at_us;
 	size_t frames_owed;      /* small frames that may wait before frames from the left are turned away */
@@ -33,6 +34,7 @@ struct circle_config {
 	size_t name_stride;
 	const struct fact *facts;       /* [fact_count]; the same */
 	size_t fact_count;
+	uint64_t view_number;           /* frames of another are dropped */
 	uint64_t incarnation, heartbeat_us, silence_us, retry_us;
 	size_t frames_owed, frames_max; /* small frames that may wait: those of a correct ring, and what the member then still adds */
 };

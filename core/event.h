@@ -11,7 +11,7 @@
 
 enum {
 	PROTOCOL_VERSION = 1,
-	VIEW_NUMBER = 1,       /* of the one view that there is: the list of the config */
+	VIEW_FIRST = 1,        /* number of the first view: the list of the config */
 	FACT_COUNT_MAX = 8192, /* facts of one hello */
 	FACT_TEXT_MAX = 255,   /* bytes of a fact's key or value, without the final 0 */
 	SUSPECT_COUNT_MAX = 8, /* members that one heartbeat can name as down */
@@ -47,6 +47,8 @@ enum message_kind {
 	MESSAGE_CHUNK,     /* ring stream: part of a shard, partial sum or mean */
 	MESSAGE_CONFIRM,   /* ring stream: one member has committed a layer; hash of the result */
 	MESSAGE_CHANGE,    /* ring stream: a proposed change of settings, pause, checkpoint; or resume */
+	MESSAGE_STANDING,  /* ring stream: how far one member has come, at the begin of a view */
+	MESSAGE_HOLDING,   /* ring stream: what one member holds of a layer, then and when it has fetched it */
 	MESSAGE_SCALAR,    /* stream inside a replica: what one of its nodes knows of its pieces */
 	MESSAGE_KIND_END
 };
@@ -69,6 +71,7 @@ enum refusal {
 	REFUSAL_VERSION,       /* protocol version differs */
 	REFUSAL_RESTARTED,     /* the ring has begun rounds with another incarnation of this member */
 	REFUSAL_STRANGER,      /* the name is not that of a neighbour */
+	REFUSAL_KEY,           /* the connection's key is not that of the member with this name */
 	REFUSAL_END
 };
 
@@ -109,8 +112,12 @@ struct record {
 enum chunk_phase {
 	PHASE_REDUCE = 1, /* payload: sum of weighted pseudo-gradients so far */
 	PHASE_GATHER,     /* payload: the finished mean */
+	PHASE_HEAL,       /* payload: of what the receiver lacks: shard HEAL_ANCHOR or HEAL_MOMENTUM, offset from its begin */
 	PHASE_END
 };
+
+/* What a chunk of PHASE_HEAL is of, in the place of a shard. */
+enum { HEAL_ANCHOR, HEAL_MOMENTUM, HEAL_PART_COUNT };
 
 struct chunk {
 	uint64_t round;
@@ -127,6 +134,39 @@ struct confirm {
 	uint32_t layer_index;
 	uint32_t origin;
 	uint64_t hash; /* of anchor and momentum, made by the driver */
+};
+
+/* How far a member has come, when a view begins: what all take over from whoever has come furthest. */
+struct standing {
+	uint32_t origin;
+	uint64_t since;        /* the view in which the newest thing that it holds was committed; 0: none yet */
+	uint64_t ready_in;     /* bit of each of the last 64 views that it was ready in: number % 64 */
+	uint64_t round;        /* rounds completed */
+	struct ring_settings settings, next_settings; /* in force for the round in progress; for the one after that, if has_agreed */
+	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which each was changed; 0: never */
+	uint64_t pause_round, resume_round, checkpoint_round;
+	uint64_t taken_round, taken; /* last round whose changes it has taken, and their digest (0: none) */
+	bool is_new;           /* has started since its last view */
+	bool is_outdated;      /* its worker's theta began from something else: see struct node_config */
+	bool has_offered;      /* has begun the round in progress, */
+	bool is_final;         /* with the last parameters of its worker; */
+	bool gradients;        /* which is of gradients; */
+	bool aligns;           /* which aligns; */
+	bool has_agreed;       /* whose first layer's records it has, so that it knows of the next round: */
+	bool next_gradients, next_aligns;
+	bool finishing, finished;
+};
+
+/* What a member holds of a layer. */
+struct holding {
+	uint32_t origin;
+	uint32_t layer_index;
+	uint64_t number;       /* of the member's words on this layer, from 1 */
+	uint64_t since;        /* the view in which that round was committed; 0: before the first */
+	uint64_t round;
+	uint64_t hash;         /* of anchor and momentum */
+	bool is_nothing;       /* it has none, or a damaged one: since, round and hash are 0 */
+	bool is_rolled_back;   /* the layer's round was */
 };
 
 /* Questions that the nodes of one replica answer each other. */
@@ -171,7 +211,7 @@ struct message {
 	uint32_t from;        /* rank in the mesh of the sender (the neighbour, not the origin) */
 	uint64_t incarnation; /* of the sender: random id of this start of the daemon */
 	uint64_t receiver;    /* incarnation of the receiver whose hello the sender has accepted; 0: none */
-	uint64_t view;        /* VIEW_NUMBER; frames of another are dropped */
+	uint64_t view;        /* of the sender; frames of another than the receiver's are dropped */
 	uint64_t sequence;    /* ring stream: number of the frame on this link, from 0 */
 	union {
 		struct hello hello;
@@ -183,6 +223,8 @@ struct message {
 		struct change change;
 		struct scalar scalar;
 		uint32_t roll_origin;
+		const struct standing *standing; /* borrowed, as facts are */
+		struct holding holding;
 	};
 	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
 	size_t payload_bytes;
@@ -196,7 +238,7 @@ enum event_kind {
 	EVENT_OFFER,    /* the worker hands over all layers at a step boundary; or begins to hand over gradients */
 	EVENT_GRADIENT, /* the worker hands over a layer's gradient; last layer first */
 	EVENT_WANT,     /* the worker waits for a layer that is not published yet (told once per layer and round) */
-	EVENT_HASHED,   /* answer to ACTION_COMMITTED */
+	EVENT_HASHED,   /* answer to ACTION_COMMITTED, _HASH and _HEALED */
 	EVENT_CHANGE,   /* a command on this node proposes a change (id is made by the node) */
 	EVENT_COLLECT,  /* of a mesh: the worker asks for the next collective of its replica */
 	EVENT_SUM,      /* of a mesh: its part of the next sum over the replica */
@@ -257,13 +299,16 @@ enum action_kind {
 	ACTION_SEND = 1,   /* message to member `to`; may be lost, the core sends again. MESSAGE_REFUSE goes back to where the
 			    * message of this event came from, which may be another process than the member */
 	ACTION_COMMITTED,  /* a layer has completed round `round`: answer with EVENT_HASHED, the hash of anchor and momentum */
+	ACTION_HASH,       /* answer with EVENT_HASHED, the hash of the layer's anchor and momentum as they are */
+	ACTION_HEALED,     /* a layer is now that of round `round`, fetched from another member: answer as to ACTION_COMMITTED */
 	ACTION_PUBLISH,    /* the worker may have the layer back: theta, or with gradients their mean */
 	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer (SCHEDULE_LATER: not before it is
 			    * told another number; 0: the run ends, stop it); `gradients`: from its next step on it hands over
 			    * the gradients of every step, besides */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
-	ACTION_CHECKPOINT, /* write the anchor of round `round` (just completed) */
+	ACTION_CHECKPOINT, /* write a checkpoint of round `round`, just completed: in the list of the step in which it was, behind the
+			    * ACTION_PUBLISH that ends it for the worker */
 	ACTION_COLLECTED,  /* collective `number` (counted from 1 since the start) is done, the worker may have its numbers */
 	ACTION_SUMMED,     /* sum `number` is known: value, and whether any node's worker is to offer */
 	ACTION_NOTE        /* something worth telling a person */
@@ -274,7 +319,7 @@ enum action_kind {
 	X(NOTE_PEER_HEARD, 6, "peer {peer}: hello accepted")                                                               \
 	X(NOTE_PEER_REFUSED, 3, "peer {peer}: hello refused ({refusal})")                                                  \
 	X(NOTE_REFUSED_BY, 3, "refused by peer {peer} ({refusal})")                                                        \
-	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view 1 begins")                                   \
+	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view {b} begins")                                 \
 	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms; rounds stall until it is back")                     \
 	X(NOTE_PEER_UP, 5, "peer {peer}: heard again after {a} ms")                                                        \
 	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run; a static view cannot take it back, restart all")     \
@@ -288,6 +333,10 @@ enum action_kind {
 	X(NOTE_CHANGE_HERE, 6, "change {a}: proposed here")                                                               \
 	X(NOTE_CHANGE_REFUSED, 4, "change refused ({error})")                                                              \
 	X(NOTE_STALLED, 4, "round {round}: stalled for {a} ms, waiting for peer {peer}")                                   \
+	X(NOTE_VIEW_READY, 5, "view {a}: all members hold the same after {b} ms, {round} rounds are complete")                \
+	X(NOTE_LAYER_FETCHED, 6, "layer {layer}: fetched, as of round {round}")                                              \
+	X(NOTE_FETCHED_WRONG, 3, "layer {layer}: fetched with hash {a} instead of {b}; is fetched again")                    \
+	X(NOTE_LAYER_MISSING, 2, "layer {layer}: no member of the view holds it as of round {round}; waits for one that does") \
 	X(NOTE_FINISHED, 5, "run finished after round {round}")
 
 enum note_code {
@@ -310,9 +359,9 @@ struct note {
 struct action {
 	enum action_kind kind;
 	uint32_t to;          /* ACTION_SEND: rank in the mesh */
-	uint32_t layer_index; /* ACTION_COMMITTED, ACTION_PUBLISH */
+	uint32_t layer_index; /* ACTION_COMMITTED, _HASH, _HEALED, _PUBLISH */
 	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
-	uint64_t round;       /* ACTION_COMMITTED, ACTION_PUBLISH, ACTION_CHECKPOINT */
+	uint64_t round;       /* ACTION_COMMITTED, _HEALED, _PUBLISH, _CHECKPOINT */
 	bool gradients;       /* ACTION_SCHEDULE */
 	uint64_t number;      /* ACTION_SCHEDULE: steps; ACTION_COLLECTED, ACTION_SUMMED */
 	double value;         /* ACTION_SUMMED */

@@ -11,6 +11,9 @@ enum {
 	MEMBER_COUNT_MAX = 1024 /* members of a ring */
 };
 
+/* Round of a layer of which a member holds nothing. */
+#define LAYER_NOTHING UINT64_MAX
+
 /* A layer, or a piece of one, cut into one shard for each of `count` members: they differ by at most one element. First element of a
  * shard; shard == count gives size. */
 static inline size_t ring_shard_begin(size_t size, uint32_t count, uint32_t shard)

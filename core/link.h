@@ -19,13 +19,14 @@ enum {
 
 /* Description of one frame of the ring stream. */
 struct frame {
-	enum message_kind kind; /* ROLL, RECORD, CHUNK, CONFIRM, CHANGE or SCALAR */
+	enum message_kind kind; /* of the stream: not HELLO, REFUSE or HEARTBEAT */
 	uint32_t layer_index;
-	uint32_t origin;        /* ROLL, RECORD, CONFIRM, SCALAR; index of the work buffer for CHUNK */
+	uint32_t origin;        /* of all but CHUNK, where it is the index of the work buffer, and CHANGE */
 	uint64_t round;
 	union {
 		struct chunk chunk;
 		struct change change;
+		struct holding holding;
 		enum scalar_kind scalar;
 	};
 };

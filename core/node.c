@@ -3,102 +3,36 @@
 
 #include <string.h>
 
-#include "core/circle.h"
-#include "core/collective.h"
 #include "core/node.h"
+#include "core/node_rings.h"
+#include "core/heal.h"
 #include "core/part.h"
 #include "core/round.h"
+#include "core/standing.h"
 
 #define SEND_MAX 128         /* frames of one stream in one step */
 #define STALL_REPEAT 20      /* a stall is noted again after silence_us times this */
 
-/* The rings that a node is in. */
-enum {
-	RING,  /* of the members, or of a group of them */
-	CROSS, /* across the groups, of the members with the same place in theirs */
-	ROW,   /* of the nodes of the replica */
-	CIRCLE_COUNT
-};
-
-struct node {
-	struct node_config config;
-	struct circle circles[CIRCLE_COUNT];
-	struct sync sync;
-	struct collectives collectives;
-	bool begun;              /* the first event has come */
-	bool complete;           /* so are all rings that this node is in */
-	uint64_t now_us;         /* of the last event */
-	uint64_t stall_note_at_us; /* not before */
-	uint64_t begin_us;       /* of the gathering */
-	uint64_t dropped;        /* frames that fit nowhere */
-};
-
 /* ---- Memory ---- */
-
-static uint32_t shards_of(const struct node_config *config) { return config->shards == 0 ? 1 : config->shards; }
-
-static uint32_t fanout_of(const struct node_config *config)
-{
-	return config->fanout == 0 ? config->member_count : config->fanout;
-}
-
-static uint32_t own_rank(const struct node *node) { return sync_peer(&node->sync, node->sync.rank); }
 
 static struct sync_config sync_config_of(const struct node_config *config)
 {
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
+				    .view = node_view_number(config), .since = config->since,
+				    .layer_rounds = config->layer_rounds, .is_outdated = config->is_outdated,
 				    .finished = config->finished, .is_stale = config->is_stale,
 				    .detectors = config->detectors, .settings = &config->settings,
-				    .column = config->column, .shards = shards_of(config),
-				    .fanout = fanout_of(config)};
-}
-
-/* Small frames that may wait before frames from the left are turned away, and room for what the member then still adds of
- * its own: a correct ring never comes to the first, and nobody can force the second. */
-static struct circle_config circle_config_of(const struct node_config *config, int which)
-{
-	const uint32_t shards = shards_of(config), layer_count = (uint32_t)config->layer_count;
-	struct circle_config circle = {.facts = config->facts, .fact_count = config->fact_count,
-				       .incarnation = config->incarnation, .heartbeat_us = config->heartbeat_us,
-				       .silence_us = config->silence_us, .retry_us = config->retry_us};
-	const uint32_t fanout = fanout_of(config), group = config->rank / fanout, place = config->rank % fanout;
-	circle.name_stride = 1;
-	circle.frames_owed = sync_frames_max(layer_count, config->member_count, shards);
-	switch (which) {
-	case RING:
-		circle.rank = place;
-		circle.count = fanout;
-		circle.first = group * fanout * shards + config->column;
-		circle.stride = shards;
-		circle.names = config->names + (size_t)group * fanout;
-		break;
-	case CROSS:
-		circle.rank = group;
-		circle.count = config->member_count / fanout;
-		circle.first = place * shards + config->column;
-		circle.stride = fanout * shards;
-		circle.names = config->names + place;
-		circle.name_stride = fanout;
-		break;
-	default:
-		circle.rank = config->column;
-		circle.count = shards;
-		circle.first = config->rank * shards;
-		circle.stride = 1;
-		circle.names = config->mates;
-		circle.frames_owed = sync_row_frames_max(layer_count, config->member_count, shards);
-	}
-	circle.frames_max = circle.frames_owed + 4 * config->layer_count + 4 * PROPOSAL_EACH_MAX;
-	return circle;
+				    .column = config->column, .shards = node_shards(config),
+				    .fanout = node_fanout(config)};
 }
 
 size_t node_size(const struct node_config *config)
 {
 	struct sync_config sync = sync_config_of(config);
-	size_t bytes = block_part(sizeof(struct node)) + sync_size(&sync) + block_part(collectives_size(shards_of(config)));
+	size_t bytes = block_part(sizeof(struct node)) + sync_size(&sync) + block_part(collectives_size(node_shards(config)));
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
-		struct circle_config circle = circle_config_of(config, which);
+		struct circle_config circle = node_circle_config(config, which);
 		bytes += circle_size(&circle);
 	}
 	return bytes;
@@ -107,27 +41,60 @@ size_t node_size(const struct node_config *config)
 struct node *node_init(void *block, const struct node_config *config)
 {
 	CHECK(config->member_count >= 1);
-	CHECK(shards_of(config) <= MEMBER_COUNT_MAX / config->member_count);
+	CHECK(node_shards(config) <= MEMBER_COUNT_MAX / config->member_count);
 	CHECK(config->rank < config->member_count);
-	CHECK(config->member_count % fanout_of(config) == 0);
-	CHECK(fanout_of(config) > 1 || config->member_count == 1);
+	CHECK(config->member_count % node_fanout(config) == 0);
+	CHECK(node_fanout(config) > 1 || config->member_count == 1);
 	CHECK(config->layer_count >= 1);
 	CHECK(config->layer_count <= LAYER_COUNT_MAX);
 	CHECK(config->incarnation != 0);
+	/* The members of a mesh do not change: pieces of a replica would have to move. */
+	CHECK(node_shards(config) == 1 || node_view_number(config) == VIEW_FIRST);
+	CHECK(node_shards(config) == 1 || config->layer_rounds == NULL);
+	CHECK(node_shards(config) == 1 || !config->is_outdated);
 	struct node *node = block;
 	char *rest = (char *)block + block_part(sizeof *node);
 	memset(node, 0, sizeof *node);
 	node->config = *config;
 	for (int which = 0; which < CIRCLE_COUNT; which++) {
-		struct circle_config circle = circle_config_of(config, which);
+		struct circle_config circle = node_circle_config(config, which);
 		circle_init(&node->circles[which], rest, &circle);
 		rest += circle_size(&circle);
 	}
 	struct sync_config sync = sync_config_of(config);
 	sync_init(&node->sync, rest, &sync, &node->circles[RING].link, &node->circles[CROSS].link, &node->circles[ROW].link);
 	rest += sync_size(&sync);
-	collectives_init(&node->collectives, rest, config->column, shards_of(config), config->layers, &node->circles[ROW].link);
+	collectives_init(&node->collectives, rest, config->column, node_shards(config), config->layers, &node->circles[ROW].link);
 	part_init(&node->sync);
+	return node;
+}
+
+/* Rank in the old view of the member with this name; the count of that one if it was not in it. */
+static uint32_t rank_by_name(const struct node_config *old, const char *name)
+{
+	uint32_t rank = 0;
+	for (; rank < old->member_count; rank++) {
+		const char *other = old->names[rank];
+		size_t i = 0;
+		while (name[i] != 0 && name[i] == other[i])
+			i++;
+		if (name[i] == other[i])
+			break;
+	}
+	return rank;
+}
+
+struct node *node_succeed(void *block, const struct node_config *config, const struct node *old)
+{
+	CHECK(node_view_number(config) > node_view_number(&old->config));
+	CHECK(config->layer_count == old->config.layer_count);
+	struct node *node = node_init(block, config);
+	uint32_t *from = (uint32_t *)node->sync.norms; /* scratch */
+	for (uint32_t rank = 0; rank < config->member_count; rank++)
+		from[rank] = rank_by_name(&old->config, config->names[rank]);
+	standing_inherit(&node->sync, &old->sync, from);
+	node->inherits = true;
+	node->now_us = old->now_us;
 	return node;
 }
 
@@ -143,7 +110,8 @@ static bool next_chunk(struct node *node, int which, struct frame *ret_chunk)
 {
 	size_t chunk_bytes = (size_t)node->sync.settings.value[WIRE_CHUNK];
 	if (which != ROW)
-		return round_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk);
+		return heal_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk) ||
+		       round_next_chunk(&node->sync, which == CROSS, window_bytes(node), ret_chunk);
 	const struct neighbour *right = view_side(&node->circles[ROW].view, VIEW_RIGHT);
 	return collectives_next_chunk(&node->collectives, right->collectives, chunk_bytes, window_bytes(node), ret_chunk);
 }
@@ -201,17 +169,14 @@ static void complete(struct node *node, struct actions *actions)
 		if (!node->circles[which].view.complete && node->circles[which].view.count > 1)
 			return;
 	node->complete = true;
-	actions_note(actions, (struct note){.code = NOTE_RING_COMPLETE, .a = sync_peer_count(&node->sync)});
+	actions_note(actions, (struct note){.code = NOTE_RING_COMPLETE, .a = sync_peer_count(&node->sync),
+					    .b = node_view_number(&node->config)});
+	if (node->sync.stands) {
+		standing_begin(&node->sync, node->now_us);
+		return;
+	}
+	node->sync.is_new = false;
 	part_begin(&node->sync, node->now_us, actions);
-}
-
-/* The first ring that the member is not alone in. */
-static int home(const struct node *node)
-{
-	int which = RING;
-	while (which + 1 < CIRCLE_COUNT && node->circles[which].view.count == 1)
-		which++;
-	return which;
 }
 
 /* A frame of a stream, in its place. */
@@ -225,12 +190,22 @@ static int take_in_order(struct node *node, int which, const struct message *mes
 			complete(node, actions);
 		return 0;
 	}
-	if (message->kind == MESSAGE_CHANGE)
-		return sync_change(sync, &message->change, which == home(node), actions);
+	if (message->kind == MESSAGE_CHANGE && sync->is_ready)
+		return sync_change(sync, &message->change, which == node_home(node), actions);
 	if (which == ROW && message->kind == MESSAGE_CHUNK)
 		return collectives_chunk(&node->collectives, &message->chunk, message->payload, node->now_us);
 	if (which == ROW)
 		return message->kind == MESSAGE_SCALAR ? sync_scalar(sync, &message->scalar, node->now_us) : EDIT_ERROR_MALFORMED;
+	const bool is_healing = message->kind == MESSAGE_CHUNK && message->chunk.phase == PHASE_HEAL;
+	if (is_healing)
+		return heal_chunk(sync, &message->chunk, which == CROSS, message->payload, node->now_us, actions);
+	switch (message->kind) {
+	case MESSAGE_STANDING: return standing_take(sync, message->standing, node->now_us);
+	case MESSAGE_HOLDING: return standing_hold(sync, &message->holding, node->now_us);
+	default: break;
+	}
+	if (!sync->is_ready)
+		return EDIT_ERROR_MALFORMED;
 	switch (message->kind) {
 	case MESSAGE_RECORD: return sync_record(sync, &message->record, node->now_us);
 	case MESSAGE_CHUNK: return round_chunk(sync, &message->chunk, which == CROSS, message->payload, node->now_us);
@@ -277,58 +252,19 @@ static void take_message(struct node *node, const struct message *message, struc
 
 /* ---- Time ---- */
 
-/* A member known to be down, by its rank in the mesh; the number of members: none. */
-static uint32_t first_down(const struct node *node)
-{
-	for (int which = 0; which < CIRCLE_COUNT; which++) {
-		const struct circle *circle = &node->circles[which];
-		uint32_t down = view_first_down(&circle->view);
-		if (down < circle->view.count)
-			return circle_global(circle, down);
-	}
-	return sync_peer_count(&node->sync);
-}
-
-/* The left neighbour, from whom the ring's numbers come. */
-static uint32_t home_left(const struct node *node)
-{
-	const struct circle *circle = &node->circles[home(node)];
-	return circle_global(circle, ring_left(circle->view.rank, circle->view.count));
-}
-
-/* Whom of its replica the own worker waits for in the middle of a step, and since when; the number of members: nobody. */
-static uint32_t step_waits_for(const struct node *node, uint64_t *ret_since_us)
-{
-	const struct sync *sync = &node->sync;
-	const struct circle *row = &node->circles[ROW];
-	*ret_since_us = node->collectives.progress_us;
-	if (sync->summed < sync->sums) {
-		*ret_since_us = u64_max(sync->sum_us, sync->row.told_us);
-		uint32_t column = row_waits_for(&sync->row, SCALAR_STEP, 0, sync->sums);
-		return column < row->view.count ? circle_global(row, column) : sync_peer_count(sync);
-	}
-	if (!collectives_are_open(&node->collectives))
-		return sync_peer_count(sync);
-	/* Who has begun fewer is waited for; further off, it is one of those that the left neighbour waits for. */
-	for (uint32_t i = 0; i < row->view.side_count; i++)
-		if (row->view.side[i].collectives < node->collectives.begun)
-			return circle_global(row, row->view.side[i].rank);
-	return circle_global(row, ring_left(row->view.rank, row->view.count));
-}
-
 /* Whom a round that does not move waits for; the number of members if it moves or waits for a worker that is alive. */
 static uint32_t stalled_by(const struct node *node)
 {
 	const struct sync *sync = &node->sync;
 	const uint32_t nobody = sync_peer_count(sync);
-	if (!node->complete || (!sync->offered && !sync->waiting) || node->now_us - sync->progress_us < node->config.silence_us)
+	if (!node->complete || !sync->is_ready || (!sync->offered && !sync->waiting) || node->now_us - sync->progress_us < node->config.silence_us)
 		return nobody;
-	uint32_t down = first_down(node), waits_for = sync_waits_for(sync);
+	uint32_t down = node_first_down(node), waits_for = sync_waits_for(sync);
 	if (down < nobody)
 		return down;
 	if (waits_for == nobody)
-		return home_left(node);
-	return waits_for / sync->row.count == sync->rank && waits_for != own_rank(node) ? waits_for : nobody;
+		return node_home_left(node);
+	return waits_for / sync->row.count == sync->rank && waits_for != node_rank(node) ? waits_for : nobody;
 }
 
 static void watch_round(struct node *node, struct actions *actions)
@@ -356,10 +292,16 @@ static void take_event(struct node *node, const struct event *event, struct acti
 	case EVENT_OFFER: part_offer(sync, &event->offer, node->now_us); break;
 	case EVENT_GRADIENT: part_gradient(sync, event->gradient.layer_index, event->gradient.absent); break;
 	case EVENT_WANT: part_want(sync, event->wanted); break;
-	case EVENT_HASHED: sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions); break;
+	case EVENT_HASHED:
+		CHECK(event->hashed.layer_index < sync->layer_count);
+		if (sync->is_ready)
+			sync_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions);
+		else
+			standing_hashed(sync, event->hashed.layer_index, event->hashed.hash, actions);
+		break;
 	case EVENT_CHANGE: {
 		struct change change = event->change;
-		int error = node->complete ? sync_propose(sync, &change, actions) : EDIT_ERROR_UNHEALTHY;
+		int error = node->complete && sync->is_ready ? sync_propose(sync, &change, actions) : EDIT_ERROR_UNHEALTHY;
 		if (error != 0)
 			actions_note(actions, (struct note){.code = NOTE_CHANGE_REFUSED, .detail = error});
 		break;
@@ -382,14 +324,17 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 		for (int which = 0; which < CIRCLE_COUNT; which++)
 			circle_begin(&node->circles[which], event->now_us);
 		/* The first interval begins here: workers train while the ring is gathering. */
-		node->sync.done_us = node->sync.part_us = event->now_us;
+		if (!node->inherits)
+			node->sync.done_us = node->sync.part_us = event->now_us;
 	}
 	tell_circles(node);
 	take_event(node, event, actions);
 	for (int which = 0; which < CIRCLE_COUNT; which++)
 		if (circle_join(&node->circles[which]) && !node->complete)
 			complete(node, actions);
-	if (node->complete) {
+	if (node->complete)
+		standing_advance(&node->sync, node->now_us, actions);
+	if (node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync)) {
 		round_advance(&node->sync, node->now_us, actions);
 		collectives_advance(&node->collectives, node->now_us, actions);
 		sync_advance_sum(&node->sync, node->now_us, actions);
@@ -405,185 +350,4 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 bool node_can_collect(const struct node *node)
 {
 	return collectives_can_ask(&node->collectives);
-}
-
-/* ---- Looking ---- */
-
-static enum node_phase phase_of(const struct node *node)
-{
-	if (node->sync.finished)
-		return NODE_FINISHED;
-	if (!node->complete)
-		return NODE_GATHERING;
-	if (node->sync.offered || node->sync.waiting)
-		return NODE_SYNCING;
-	return node->sync.paused ? NODE_PAUSED : NODE_TRAINING;
-}
-
-static uint32_t gathering_waits_for(const struct node *node)
-{
-	for (int which = 0; which < CIRCLE_COUNT; which++) {
-		const struct circle *circle = &node->circles[which];
-		const struct view *view = &circle->view;
-		for (uint32_t i = 0; i < view->side_count; i++)
-			if (view->side[i].incarnation == 0 || !view->side[i].accepts_us || view->side[i].down)
-				return circle_global(circle, view->side[i].rank);
-		for (uint32_t rank = 0; rank < view->count; rank++)
-			if (!view->rolled[rank])
-				return circle_global(circle, rank);
-	}
-	return sync_peer_count(&node->sync);
-}
-
-void node_status(const struct node *node, uint64_t now_us, struct node_status *ret_status)
-{
-	const struct sync *sync = &node->sync;
-	*ret_status = (struct node_status){
-		.phase = phase_of(node), .round = sync->round, .round_bytes = sync->round_bytes, .sync_us = sync->sync_us,
-		.frames_dropped = node->dropped, .waiting_for = sync_peer_count(sync),
-		.pending_changes = (uint32_t)sync->proposals.count};
-	for (int which = 0; which < CIRCLE_COUNT; which++) {
-		ret_status->frames_sent_again += node->circles[which].link.sent_again;
-		ret_status->frames_dropped += node->circles[which].dropped;
-	}
-	switch (ret_status->phase) {
-	case NODE_GATHERING:
-		ret_status->waiting_for = gathering_waits_for(node);
-		ret_status->stalled_us = now_us - node->begin_us;
-		break;
-	case NODE_SYNCING:
-		ret_status->waiting_for = sync_waits_for(sync);
-		if (now_us - sync->progress_us < node->config.silence_us)
-			break;
-		ret_status->stalled_us = now_us - sync->progress_us;
-		if (ret_status->waiting_for == sync_peer_count(sync))
-			ret_status->waiting_for = home_left(node);
-		break;
-	case NODE_TRAINING: {
-		uint64_t since_us;
-		uint32_t mate = step_waits_for(node, &since_us);
-		if (mate == sync_peer_count(sync) || now_us - since_us < node->config.silence_us)
-			break;
-		ret_status->waiting_for = mate;
-		ret_status->stalled_us = now_us - since_us;
-		break;
-	}
-	default: break;
-	}
-	uint32_t down = first_down(node);
-	if (down < sync_peer_count(sync))
-		ret_status->waiting_for = down;
-}
-
-/* What is known of a member of a ring that this one is in. */
-static void look_at(const struct view *view, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer)
-{
-	ret_peer->state = view->rolled[rank] ? PEER_LIVE : PEER_UNKNOWN;
-	if (view_is_down(view, rank))
-		ret_peer->state = PEER_DOWN;
-	for (uint32_t i = 0; i < view->side_count; i++) {
-		const struct neighbour *side = &view->side[i];
-		if (side->rank != rank)
-			continue;
-		ret_peer->is_neighbour = true;
-		ret_peer->round = side->round;
-		ret_peer->waits_for_worker = side->waiting_for_worker;
-		if (side->incarnation != 0) {
-			ret_peer->silent_us = now_us - side->heard_us;
-			ret_peer->state = side->down ? PEER_DOWN : PEER_LIVE;
-		}
-		if (side->refused == REFUSAL_RESTARTED)
-			ret_peer->state = PEER_RESTARTED;
-		else if (side->incarnation == 0 && (side->refused != 0 || side->refuses_us != 0))
-			ret_peer->state = PEER_REFUSED;
-	}
-}
-
-void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct node_peer *ret_peer)
-{
-	CHECK(rank < node->sync.count);
-	*ret_peer = (struct node_peer){.state = node->complete ? PEER_LIVE : PEER_UNKNOWN,
-				       .lateness_us = node->sync.lateness_us[rank],
-				       .lateness_mean_us = (uint64_t)node->sync.lateness_mean_us[rank]};
-	for (int which = RING; which <= CROSS; which++) {
-		const struct circle *circle = &node->circles[which];
-		uint32_t local = circle_local(circle, sync_peer(&node->sync, rank));
-		if (circle->view.count > 1 && local < circle->view.count)
-			look_at(&circle->view, local, now_us, ret_peer);
-	}
-}
-
-void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer)
-{
-	const struct sync *sync = &node->sync;
-	const struct circle *row = &node->circles[ROW];
-	uint32_t mate = circle_local(row, global);
-	CHECK(global < sync_peer_count(sync));
-	*ret_peer = (struct node_peer){.state = PEER_UNKNOWN};
-	if (global % sync->row.count == sync->row.rank)
-		node_peer(node, global / sync->row.count, now_us, ret_peer);
-	else if (mate < row->view.count)
-		look_at(&row->view, mate, now_us, ret_peer);
-}
-
-const struct ring_settings *node_settings(const struct node *node) { return &node->sync.settings; }
-const struct ring_settings *node_next_settings(const struct node *node) { return &node->sync.next_settings; }
-
-uint64_t node_setting_round(const struct node *node, enum ring_setting setting)
-{
-	return node->sync.setting_round[setting];
-}
-
-const struct record *node_record(const struct node *node, size_t layer_index, uint32_t rank)
-{
-	return sync_record_at(&node->sync, node_layer_round(node, layer_index), (uint32_t)layer_index, rank);
-}
-
-double node_weight(const struct node *node, size_t layer_index, uint32_t rank)
-{
-	return *sync_weight_at(&node->sync, node_layer_round(node, layer_index), (uint32_t)layer_index, rank);
-}
-
-uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round)
-{
-	CHECK(back < 2);
-	uint64_t round = node_layer_round(node, layer_index);
-	const struct sync_confirm *confirm = sync_confirm_at(&node->sync, round + back, (uint32_t)layer_index, rank);
-	*ret_round = confirm->round;
-	return confirm->hash;
-}
-
-bool node_averages_gradients(const struct node *node)
-{
-	return node->sync.next_gradients;
-}
-
-const struct detector *node_detector(const struct node *node, size_t layer_index)
-{
-	CHECK(layer_index < node->sync.layer_count);
-	return &node->sync.state[layer_index].detector;
-}
-
-uint64_t node_layer_round(const struct node *node, size_t layer_index)
-{
-	CHECK(layer_index < node->sync.layer_count);
-	return node->sync.state[layer_index].round;
-}
-
-enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)
-{
-	CHECK(layer_index < node->sync.layer_count);
-	const struct sync_layer *layer = &node->sync.state[layer_index];
-	switch (layer->phase) {
-	case LAYER_OFFERED: return NODE_LAYER_OFFERED;
-	case LAYER_SCALARS: return NODE_LAYER_SCALARS;
-	case LAYER_MEAN: return layer->own_shard_done ? NODE_LAYER_GATHER : NODE_LAYER_REDUCE;
-	default: return NODE_LAYER_WORKER;
-	}
-}
-
-void node_layer_times(const struct node *node, size_t layer_index, uint64_t ret_us[3])
-{
-	CHECK(layer_index < node->sync.layer_count);
-	memcpy(ret_us, node->sync.state[layer_index].times_us, 3 * sizeof(uint64_t));
 }

@@ -5,42 +5,23 @@
  * and carries out actions. The same function runs under editd and under the simulator. */
 
 #include "core/event.h"
-#include "core/layer.h"
+#include "core/node_config.h"
 #include "core/penalty.h"
 
 struct node;
-
-struct node_config {
-	uint32_t rank, member_count;    /* in the ring; 1 <= member_count <= MEMBER_COUNT_MAX */
-	uint32_t column, shards;        /* of a mesh: the piece of every layer that this node holds, pieces; shards 0 and 1: no mesh.
-					 * Rank in the mesh: rank x shards + column */
-	uint32_t fanout;                /* members of a group of the ring, at least 2 and a divisor of member_count; 0 or member_count: the
-					 * ring is flat */
-	uint64_t incarnation;           /* random, not 0 */
-	const char *const *names;       /* [member_count] of the ring's members (with a mesh: those of the same column) in order; must
-					 * outlive the node */
-	const char *const *mates;       /* [shards] names of the nodes of this replica; the same */
-	const struct fact *facts;       /* [fact_count]; must outlive the node */
-	size_t fact_count;
-	const struct layer *layers;     /* [layer_count] of a mesh: the own pieces; must outlive the node */
-	size_t layer_count;             /* 1 <= layer_count <= LAYER_COUNT_MAX */
-	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
-	bool finished;                  /* the run had ended before this start */
-	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the
-					 * result of its last offer was not added): it is given the anchor with its next offer */
-	const struct detector *detectors; /* [layer_count] or NULL for fresh ones */
-	struct ring_settings settings;
-	uint64_t heartbeat_us;          /* interval of heartbeats: 1 s */
-	uint64_t silence_us;            /* a neighbour not heard for so long is down: 3 s */
-	uint64_t retry_us;              /* an unacknowledged ring stream frame is sent again after this: 1 s, doubling to 8 s */
-	size_t window_max_bytes;        /* bound of wire.window on this node (memory); 0: none */
-};
 
 /* Bytes of the block that node_init needs, a multiple of 64; includes the work buffers (prefetch of `settings` plus 2 layers of the
  * largest size). A later `sync.prefetch` above that of the config is served with the buffers there are. */
 size_t node_size(const struct node_config *config);
 /* Makes a node in block (64-byte aligned, node_size bytes). Layers must hold anchor, momentum and theta of round config->round. */
 struct node *node_init(void *block, const struct node_config *config);
+
+/* Makes the node of a newer view in block, to go on from old, which is as it was and may be thrown away. Of config rank, member_count,
+ * names, fanout, view and what is this process's own count (incarnation, facts, intervals); layers must be the same memory; what this
+ * member knew before a start is taken from old. Only without a mesh. Everything that belongs to a view begins afresh; what is this
+ * member's goes on: settings, rounds of layers, detectors, the offer and the layers that the worker has not got back. The driver
+ * forgets what it owes old: hashes that were asked for, its deadline. Old's frames must be out of the transport's hands. */
+struct node *node_succeed(void *block, const struct node_config *config, const struct node *old);
 
 /* Takes one event; fills *actions. Events of one node come with now_us never going back. */
 void node_step(struct node *node, const struct event *event, struct actions *actions);
@@ -51,7 +32,7 @@ bool node_can_collect(const struct node *node);
 /* ---- Looking; changes nothing ---- */
 
 enum node_phase {
-	NODE_GATHERING, /* waits until all members have said hello */
+	NODE_GATHERING, /* waits until all members have said hello, and hold the same */
 	NODE_TRAINING,  /* workers step */
 	NODE_SYNCING,   /* a round is in progress here */
 	NODE_PAUSED,
@@ -95,6 +76,8 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer);
 /* Whether the worker hands over the gradients of its next step. */
 bool node_averages_gradients(const struct node *node);
+/* Whether the round in progress aligns the members: the worker offers after one step. */
+bool node_is_aligning(const struct node *node);
 /* Settings in force for the round in progress, and the round after which setting was last changed (0: never). */
 const struct ring_settings *node_settings(const struct node *node);
 /* Settings of the round after that in progress, as far as it is agreed upon. */
@@ -108,7 +91,11 @@ double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
 uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
 /* Own detectors [layer_count], as of the last commit of each layer. */
 const struct detector *node_detector(const struct node *node, size_t layer_index);
-/* Rounds completed by a layer. */
+/* The view in which the newest thing held was committed, to be kept beside the state (struct node_config); whether all members of the
+ * present one hold the same, so that rounds go on. */
+uint64_t node_since(const struct node *node);
+bool node_is_ready(const struct node *node);
+/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
 /* Where a layer is. */
 enum node_layer_state {

@@ -41,6 +41,10 @@
 	X(PENALTY_BY_STEPS, "penalty.by_steps", CHOICE, "no|yes", 1, 0, 1,                                                 \
 	  "multiply a member's weight by its local steps, so that fast members count for what they did")                   \
 	X(PENALTY_CLIP, "penalty.clip", REAL, "", 10, 1e-6, 1e30, "largest norm of the mean pseudo-gradient of a layer")   \
+	X(CHECKPOINT_ROUNDS, "checkpoint.rounds", COUNT, "rounds", 0, 0, 1e9,                                               \
+	  "a checkpoint is written after each round whose number is a multiple of this; 0: none by number")                \
+	X(CHECKPOINT_PERIOD, "checkpoint.period", REAL, "s", 1800, 0, 1e7,                                                 \
+	  "time between two checkpoints, at the end of the round in progress then; 0: none by time")                       \
 	X(WIRE_CHUNK, "wire.chunk", BYTES, "bytes", 262144, 64, 4194304, "largest payload of one frame on the ring")       \
 	X(WIRE_WINDOW, "wire.window", BYTES, "bytes", 4194304, 1024, 1073741824,                                           \
 	  "payload sent to the right neighbour and not yet acknowledged")

@@ -8,7 +8,7 @@
 
 static double setting(const struct sync *sync, enum ring_setting id) { return sync->settings.value[id]; }
 
-static bool wants_gradients(const struct ring_settings *settings, uint64_t round)
+bool part_wants_gradients(const struct ring_settings *settings, uint64_t round)
 {
 	return settings->value[SYNC_EXCHANGE] == EXCHANGE_GRADIENTS || (double)round <= settings->value[SYNC_WARMUP_STEPS];
 }
@@ -51,7 +51,7 @@ static void watch_period(struct sync *sync, uint64_t now_us, struct actions *act
 
 void part_init(struct sync *sync)
 {
-	bool wanted = wants_gradients(&sync->settings, sync->round + 1);
+	bool wanted = part_wants_gradients(&sync->settings, sync->round + 1);
 	/* After a restart workers may be a step apart: first they are aligned. */
 	sync->aligns = sync->next_aligns = wanted && sync->round > 0;
 	sync->next_gradients = wanted && sync->round == 0;
@@ -75,13 +75,10 @@ void part_agree(struct sync *sync, struct actions *actions)
 		if (records[rank].interval_us > 0 && records[rank].verdict != VERDICT_LATE)
 			sync->interval_us[rank] = records[rank].interval_us;
 	}
-	bool wanted = wants_gradients(&sync->next_settings, sync->round + 2);
+	bool wanted = part_wants_gradients(&sync->next_settings, sync->round + 2);
 	sync->next_aligns = wanted && (!part_is_equal(sync) || is_realigned);
 	sync->next_gradients = wanted && !sync->next_aligns;
-	if (sync->finishing)
-		actions_add(actions, ACTION_SCHEDULE)->number = 0;
-	else if (!sync->late || sync->next_aligns)
-		schedule(sync, &sync->next_settings, actions);
+	part_tell_next(sync, actions);
 }
 
 /* ---- Offers ---- */
@@ -96,7 +93,8 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->next_return = 0;
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		struct sync_layer *layer = &sync->state[i];
-		layer->phase = offer->gradients && !layer->early ? LAYER_WORKER : LAYER_OFFERED;
+		layer->is_made_up = false;
+		layer->phase = (offer->gradients && !layer->early) || layer->round > sync->round ? LAYER_WORKER : LAYER_OFFERED;
 		layer->absent = layer->early && layer->early_absent;
 		layer->early = false;
 	}
@@ -108,8 +106,11 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->gradients = offer->gradients;
 	sync->aligns |= sync->next_gradients && !offer->gradients;
 	bool is_too_stale = !sync->aligns && (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE);
-	sync->resets = !sync->gradients && (sync->lost || is_too_stale);
+	sync->resets = sync->joins || (!sync->gradients && (sync->lost || is_too_stale));
 	sync->behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS && !part_is_equal(sync) && !sync->resets && !offer->final;
+	for (uint32_t i = 0; i < sync->layer_count && !sync->behind && !sync->gradients; i++)
+		if (sync->state[i].round > sync->round)
+			part_let_go(sync, i, RETURN_ANCHOR, sync->state[i].verdict);
 }
 
 /* The round begins: with the offer that waits, or without the worker. All nodes of the replica begin it alike, or none. */
@@ -131,6 +132,8 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 		open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
 		sync->late = true;
 		sync->gradients = sync->behind = sync->resets = false;
+		for (uint32_t i = 0; i < sync->layer_count; i++)
+			sync->lost |= sync->state[i].round > sync->round; /* what theta began from is not there any more */
 		return;
 	}
 	sync->waiting = false;
@@ -163,7 +166,7 @@ int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 	sync->waiting_offer = *offer;
 	sync->waiting_us = now_us;
 	sync->waiting_wanted = 0;
-	if (sync->row.count == 1) /* there is nobody to ask, and the ring may be incomplete */
+	if (sync->row.count == 1 && sync->is_ready) /* there is nobody to ask, and the ring may be incomplete */
 		watch_waiting(sync, now_us);
 	return 0;
 }
@@ -261,8 +264,9 @@ static void make_up(struct sync *sync, uint32_t index)
 {
 	const struct layer *memory = &sync->layers[index];
 	const float *anchor = reference(sync, index);
-	if (!sync->corrects || sync->resets)
+	if (!sync->corrects || sync->resets || sync->state[index].is_made_up)
 		return;
+	sync->state[index].is_made_up = true; /* once, also if the round is done again */
 	sync->state[index].absent = sync->state[index].rejected;
 	if (sync->state[index].rejected)
 		memcpy(memory->theta, anchor, memory->size * sizeof(float));
@@ -293,7 +297,7 @@ bool part_return(struct sync *sync, uint32_t most, struct actions *actions)
 double part_numbers(struct sync *sync, uint32_t index, float *numbers, enum verdict *ret_verdict)
 {
 	const struct layer *memory = &sync->layers[index];
-	*ret_verdict = VERDICT_LATE;
+	*ret_verdict = sync->joins ? VERDICT_ABSENT : VERDICT_LATE;
 	if (sync->late && sync->stale == 0)
 		memcpy(memory->base, memory->anchor, memory->size * sizeof(float));
 	if (sync->late || sync->resets)
@@ -329,7 +333,7 @@ bool part_commit(struct sync *sync, uint32_t index, const float *mean, bool is_a
 	const struct layer *memory = &sync->layers[index];
 	struct sync_layer *layer = &sync->state[index];
 	size_t bytes = memory->size * sizeof(float);
-	if (sync->gradients) {
+	if (sync->gradients && !sync->joins) {
 		/* The worker has not stepped yet. Where one has lost its theta, all keep the anchor that they share. */
 		if (!is_realigned(sync, index))
 			memcpy(memory->anchor, memory->theta, bytes);
@@ -347,11 +351,88 @@ bool part_commit(struct sync *sync, uint32_t index, const float *mean, bool is_a
 	return true;
 }
 
+void part_fetched(struct sync *sync, uint32_t index)
+{
+	struct sync_layer *layer = &sync->state[index];
+	layer->phase = LAYER_WORKER;
+	if (sync->gradients && !sync->joins) {
+		/* Others have the mean and step; here nobody does. */
+		sync->realigns = true;
+		part_let_go(sync, index, RETURN_AS_IT_IS, VERDICT_NONFINITE);
+		return;
+	}
+	if (sync->late)
+		return;
+	layer->rejected = layer->is_rolled_back || layer->verdict == VERDICT_OUTLIER || layer->verdict == VERDICT_NONFINITE;
+	if (!sync->behind)
+		part_let_go(sync, index, RETURN_ANCHOR, layer->verdict);
+}
+
+/* ---- Back to the worker apart from a commit ---- */
+
+void part_let_go(struct sync *sync, uint32_t index, enum layer_return how, enum verdict verdict)
+{
+	struct sync_layer *layer = &sync->state[index];
+	sync->return_count += layer->returns == RETURN_NOT;
+	layer->returns = how;
+	layer->verdict = verdict;
+}
+
+void part_give_back(struct sync *sync, uint32_t most, uint64_t now_us, struct actions *actions)
+{
+	for (uint32_t i = 0; i < sync->layer_count && sync->return_count > 0 && most > 0; i++) {
+		struct sync_layer *layer = &sync->state[i];
+		const struct layer *memory = &sync->layers[i];
+		if (layer->returns == RETURN_NOT)
+			continue;
+		if (layer->returns == RETURN_ANCHOR)
+			memcpy(memory->theta, memory->anchor, memory->size * sizeof(float));
+		struct action *action = actions_add(actions, ACTION_PUBLISH);
+		action->layer_index = i;
+		action->round = layer->round;
+		action->verdict = layer->verdict;
+		layer->returns = RETURN_NOT;
+		sync->return_count--;
+		most--;
+	}
+	if (sync->return_count > 0)
+		actions_wake(actions, now_us);
+}
+
+void part_join(struct sync *sync, bool gradients, uint64_t now_us)
+{
+	struct offer offer = {.loss = (double)NAN, .realign = true};
+	const bool aligns = sync->aligns; /* the others know: theirs is the offer that settled it */
+	sync->joins = true;
+	sync->part_us = now_us;
+	take_offer(sync, &offer, now_us);
+	sync->gradients = gradients;
+	sync->aligns = aligns;
+	sync->wanted = sync->layer_count;
+}
+
+void part_tell(struct sync *sync, struct actions *actions)
+{
+	if (sync->finishing || sync->finished)
+		actions_add(actions, ACTION_SCHEDULE)->number = 0;
+	else
+		schedule(sync, sync->has_agreed ? &sync->next_settings : &sync->settings, actions);
+}
+
+void part_tell_next(struct sync *sync, struct actions *actions)
+{
+	if (sync->finishing || !sync->late || sync->next_aligns)
+		part_tell(sync, actions);
+}
+
 /* ---- The end ---- */
 
 void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	bool must_reset = false;
+	/* Only now: what was agreed with the own record may have had to be agreed upon again. */
+	const struct record *own = sync_record_at(sync, sync->round, 0, sync->rank);
+	sync->realigns &= own->round != sync->round || !own->realign;
 	if (sync->late) {
 		sync->stale++;
 		must_reset = (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE) && !sync->waiting && !sync->finishing;
@@ -361,7 +442,7 @@ void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 		sync->corrects = sync->behind;
 		sync->part_us = sync->behind ? sync->offer_us : now_us;
 	}
-	sync->offered = sync->late = sync->gradients = sync->behind = sync->resets = false;
+	sync->offered = sync->joins = sync->late = sync->gradients = sync->behind = sync->resets = false;
 	sync->aligns = sync->next_aligns;
 	sync->grace_us = grace_us(sync);
 	begin_period(sync, now_us);

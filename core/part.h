@@ -29,6 +29,23 @@ void part_want(struct sync *sync, uint32_t layer_index);
 /* Before the round moves: an offer that waited is taken, or the round goes on without the worker, or the worker is told that its
  * time has come. */
 void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions);
+/* Has the worker a layer back at the next part_give_back, whatever became of its round. */
+void part_let_go(struct sync *sync, uint32_t layer_index, enum layer_return how, enum verdict verdict);
+/* Gives back at most `most` of these; asks to be called again if there are more. */
+void part_give_back(struct sync *sync, uint32_t most, uint64_t now_us, struct actions *actions);
+/* The round in progress begins for a member that has come without a theta: it brings nothing, and its worker gets the anchor. */
+void part_join(struct sync *sync, bool gradients, uint64_t now_us);
+/* Tells the worker what comes next, as it is agreed upon now. */
+void part_tell(struct sync *sync, struct actions *actions);
+/* The same once the round in progress has agreed on the next one: a late worker goes on by what it was told, if it can. */
+void part_tell_next(struct sync *sync, struct actions *actions);
+/* A layer that was fetched holds the round that this member's own record was filed for: as after part_commit. */
+void part_fetched(struct sync *sync, uint32_t layer_index);
+/* Whether the driver holds layers that the worker waits for, in the round in progress. */
+static inline bool part_holds_layers(const struct sync *sync)
+{
+	return sync->offered && !sync->late && !sync->behind;
+}
 /* Gives layers back to a worker that steps on, at most `most` of them; true if any. */
 bool part_return(struct sync *sync, uint32_t most, struct actions *actions);
 /* Writes what this member brings to a layer's round into numbers [size of the layer]; returns its sum of squares (0 if it brings
@@ -42,6 +59,8 @@ void part_agree(struct sync *sync, struct actions *actions);
 /* The round is over. */
 void part_end(struct sync *sync, uint64_t now_us, struct actions *actions);
 
+/* Whether a round is of gradients by the settings, or the alignment for them. */
+bool part_wants_gradients(const struct ring_settings *settings, uint64_t round);
 /* Whether members count alike in the round in progress, whatever their norms: of gradients, or for alignment. */
 static inline bool part_is_equal(const struct sync *sync)
 {

@@ -4,14 +4,26 @@
 
 #include "core/proposal.h"
 
+#define VIEW_SHIFT 16 /* so many bits of an id count inside a view */
+
 size_t proposals_size(uint32_t member_count)
 {
-	return (size_t)member_count * PROPOSAL_EACH_MAX * 2 * sizeof(struct proposal);
+	return (size_t)member_count * PROPOSAL_EACH_MAX * 2 * (sizeof(struct proposal) + sizeof(struct change));
 }
 
-void proposals_init(struct proposals *proposals, void *block, uint32_t rank, uint32_t member_count)
+void proposals_init(struct proposals *proposals, void *block, uint32_t rank, uint32_t member_count, uint64_t view)
 {
-	*proposals = (struct proposals){.list = block, .capacity = (size_t)member_count * PROPOSAL_EACH_MAX * 2, .rank = rank};
+	*proposals = (struct proposals){.list = block, .capacity = (size_t)member_count * PROPOSAL_EACH_MAX * 2, .rank = rank,
+					.counter = (uint32_t)(view - 1) << VIEW_SHIFT};
+	proposals->taken = (struct change *)(proposals->list + proposals->capacity);
+}
+
+void proposals_inherit(struct proposals *proposals, const struct proposals *old)
+{
+	proposals->count = size_min(old->count, proposals->capacity);
+	proposals->taken_count = size_min(old->taken_count, proposals->capacity);
+	memcpy(proposals->list, old->list, proposals->count * sizeof *proposals->list);
+	memcpy(proposals->taken, old->taken, proposals->taken_count * sizeof *proposals->taken);
 }
 
 uint32_t proposal_origin(const struct change *change)
@@ -66,6 +78,15 @@ uint64_t proposals_digest(struct proposals *proposals, uint64_t round)
 	return digest;
 }
 
+uint64_t proposals_digest_of(const struct proposals *proposals, uint64_t round)
+{
+	uint64_t digest = 0;
+	for (size_t i = 0; i < proposals->count; i++)
+		if (proposals->list[i].in_round == round)
+			digest += mix(proposals->list[i].change.id);
+	return digest;
+}
+
 bool proposals_next(struct proposals *proposals, uint64_t round, bool is_agreed, struct change *ret_change, bool *ret_taken)
 {
 	struct proposal *first = NULL;
@@ -80,6 +101,23 @@ bool proposals_next(struct proposals *proposals, uint64_t round, bool is_agreed,
 		return false;
 	*ret_change = first->change;
 	*ret_taken = is_agreed && first->in_round == round;
+	if (*ret_taken)
+		proposals->taken[proposals->taken_count++] = *ret_change;
 	*first = proposals->list[--proposals->count];
+	return true;
+}
+
+void proposals_settle(struct proposals *proposals)
+{
+	proposals->taken_count = 0;
+}
+
+bool proposals_drop(struct proposals *proposals, bool are_taken, struct change *ret_change)
+{
+	size_t *count = are_taken ? &proposals->taken_count : &proposals->count;
+	if (*count == 0)
+		return false;
+	--*count;
+	*ret_change = are_taken ? proposals->taken[*count] : proposals->list[*count].change;
 	return true;
 }

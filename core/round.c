@@ -52,7 +52,7 @@ static void judge(struct sync *sync, uint32_t index, uint64_t now_us)
 				.steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
 				.interval_us = sync->late ? 0 : sync->offer_us - sync->part_us,
 				.exposed_us = sync->offer.exposed_us, .change = own->word, .final = sync->offer.final,
-				.realign = sync->offer.realign};
+				.realign = sync->offer.realign || sync->realigns};
 	for (uint32_t column = 0; column < row->count; column++)
 		if (row_at(row, SCALAR_NORM, index, round, column)->word != own->word)
 			record.change = 0; /* some node has not heard of some change yet */
@@ -64,6 +64,7 @@ static void judge(struct sync *sync, uint32_t index, uint64_t now_us)
 	if (!sync->late)
 		layer->verdict = record.verdict;
 	layer->phase = LAYER_SCALARS;
+	layer->judged_in |= sync_view_bit(sync->view);
 	sync_file_record(sync, &record, now_us);
 }
 
@@ -113,7 +114,7 @@ static void take(struct sync *sync, const struct change *change, struct actions 
 		if (!sync->paused) /* ended already, see resume */
 			actions_add(actions, ACTION_RESUME);
 		break;
-	case CHANGE_CHECKPOINT: sync->checkpoint_due = true; break;
+	case CHANGE_CHECKPOINT: sync->checkpoint_round = sync->round + 1; break;
 	default: CHECK(false); /* a change that waits for a round */
 	}
 }
@@ -146,6 +147,9 @@ static void agree(struct sync *sync, struct actions *actions)
 		actions_note(actions, (struct note){.code = taken ? NOTE_CHANGE_TAKEN : NOTE_CHANGE_DROPPED,
 						    .peer = proposal_origin(&change), .round = round, .a = change.id});
 	}
+	sync->has_agreed = true;
+	sync->taken_round = round;
+	sync->taken = is_agreed ? digest : 0;
 	note_lateness(sync, round);
 	part_agree(sync, actions);
 }
@@ -275,6 +279,9 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 	layer->buffer = NO_BUFFER;
 	layer->detector = layer->next;
 	layer->round++;
+	layer->is_rolled_back = !is_applied;
+	layer->judged_in = 0;
+	layer->since = sync->since = sync->view;
 	layer->record_count[layer->round % 2] = 0;
 	layer->times_us[2] = now_us - layer->mark_us;
 	layer->phase = LAYER_WORKER;
@@ -291,9 +298,17 @@ static void commit(struct sync *sync, uint32_t index, uint64_t now_us, struct ac
 	action->verdict = layer->verdict;
 }
 
+static bool is_checkpoint_round(const struct sync *sync)
+{
+	uint64_t every = (uint64_t)setting(sync, CHECKPOINT_ROUNDS);
+	return every > 0 && sync->round % every == 0;
+}
+
 static void end_round(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	sync->round++;
+	sync->has_agreed = false;
+	proposals_settle(&sync->proposals);
 	sync->settings = sync->next_settings;
 	memcpy(sync->setting_round, sync->next_setting_round, sizeof(sync->setting_round));
 	sync->next_start = sync->first_open = sync->wanted = 0;
@@ -303,9 +318,8 @@ static void end_round(struct sync *sync, uint64_t now_us, struct actions *action
 	sync->round_bytes = sync->link->sent_bytes + sync->across->sent_bytes - sync->begin_bytes;
 	actions_note(actions, (struct note){.code = NOTE_ROUND_DONE, .round = sync->round, .a = sync->sync_us,
 					    .b = sync->round_bytes});
-	if (sync->checkpoint_due)
+	if (sync->checkpoint_round == sync->round || is_checkpoint_round(sync))
 		actions_add(actions, ACTION_CHECKPOINT)->round = sync->round;
-	sync->checkpoint_due = false;
 	sync->finished = sync->finishing;
 	if (sync->finished)
 		actions_note(actions, (struct note){.code = NOTE_FINISHED, .round = sync->round});
@@ -338,12 +352,17 @@ static bool move(struct sync *sync, uint32_t index, uint64_t now_us, struct acti
 void round_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	uint32_t started = 0;
+	part_give_back(sync, START_MAX, now_us, actions);
 	part_watch(sync, now_us, actions);
 	bool moved = sync->offered;
 	if (part_return(sync, START_MAX, actions))
 		actions_wake(actions, now_us);
 	while (moved) {
 		moved = false;
+		/* Done in an earlier view. */
+		while (sync->next_start < sync->layer_count &&
+		       sync->state[sync_layer_at(sync, sync->next_start)].round > sync->round)
+			sync->next_start++;
 		struct sync_buffer *buffer;
 		while (started < START_MAX && may_start(sync) && (buffer = free_buffer(sync)) != NULL) {
 			start(sync, buffer, now_us);

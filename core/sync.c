@@ -26,17 +26,27 @@ struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, ui
 	return &sync->confirms[table_index(sync, round, layer_index, rank)];
 }
 
-/* Sends a frame of a member's on, unless it has been everywhere. Along both rings where the ring is cut into groups: then whatever
+/* Along both rings where the ring is cut into groups: then whatever
  * comes along either proves that all that was sent before has been seen. */
-static void push(struct sync *sync, enum message_kind kind, uint32_t layer_index, uint32_t origin, uint64_t round)
+void sync_push(struct sync *sync, const struct frame *frame)
 {
 	const uint32_t f = sync->fanout, place = sync->rank % f, group = sync->rank / f;
-	struct frame frame = {.kind = kind, .layer_index = layer_index, .origin = origin, .round = round};
 	/* sync_frames_max made room */
-	if (f > 1 && group * f + ring_right(place, f) != origin)
-		CHECK(link_push(sync->link, &frame) == 0);
-	if (sync->group_count > 1 && ring_right(group, sync->group_count) * f + place != origin)
-		CHECK(link_push(sync->across, &frame) == 0);
+	if (f > 1 && group * f + ring_right(place, f) != frame->origin)
+		CHECK(link_push(sync->link, frame) == 0);
+	if (sync->group_count > 1 && ring_right(group, sync->group_count) * f + place != frame->origin)
+		CHECK(link_push(sync->across, frame) == 0);
+}
+
+static void push(struct sync *sync, enum message_kind kind, uint32_t layer_index, uint32_t origin, uint64_t round)
+{
+	struct frame frame = {.kind = kind, .layer_index = layer_index, .origin = origin, .round = round};
+	sync_push(sync, &frame);
+}
+
+struct holding *sync_holding_at(const struct sync *sync, uint32_t layer_index, uint32_t rank)
+{
+	return &sync->holdings[(size_t)layer_index * sync->count + rank];
 }
 
 /* ---- Records ---- */
@@ -98,7 +108,6 @@ int sync_confirm(struct sync *sync, const struct confirm *confirm, struct action
 
 void sync_hashed(struct sync *sync, uint32_t layer_index, uint64_t hash, struct actions *actions)
 {
-	CHECK(layer_index < sync->layer_count);
 	uint64_t round = sync->state[layer_index].round;
 	CHECK(round > 0);
 	sync->state[layer_index].hash_due = false;
@@ -280,7 +289,7 @@ uint32_t sync_waits_for(const struct sync *sync)
 
 void sync_message(const struct sync *sync, const struct frame *frame, bool is_across, struct message *ret_message)
 {
-	*ret_message = (struct message){.kind = frame->kind, .view = VIEW_NUMBER};
+	*ret_message = (struct message){.kind = frame->kind};
 	switch (frame->kind) {
 	case MESSAGE_RECORD:
 		ret_message->record = *sync_record_at(sync, frame->round, frame->layer_index, frame->origin);
@@ -292,10 +301,18 @@ void sync_message(const struct sync *sync, const struct frame *frame, bool is_ac
 		break;
 	case MESSAGE_CHUNK:
 		ret_message->chunk = frame->chunk;
+		ret_message->payload_bytes = frame->chunk.count * sizeof(float);
+		if (frame->chunk.phase == PHASE_HEAL) {
+			const struct layer *layer = &sync->layers[frame->layer_index];
+			ret_message->payload = (frame->chunk.shard == HEAL_ANCHOR ? layer->anchor : layer->momentum) +
+					       frame->chunk.offset;
+			break;
+		}
 		ret_message->payload = sync->buffers[frame->origin].numbers + frame->chunk.offset +
 				       (is_across ? sync_shard_begin(sync, frame->layer_index) : 0);
-		ret_message->payload_bytes = frame->chunk.count * sizeof(float);
 		break;
+	case MESSAGE_STANDING: ret_message->standing = &sync->standings[frame->origin]; break;
+	case MESSAGE_HOLDING: ret_message->holding = frame->holding; break;
 	case MESSAGE_CHANGE: ret_message->change = frame->change; break;
 	case MESSAGE_ROLL: ret_message->roll_origin = frame->origin; break;
 	case MESSAGE_SCALAR: row_message(&sync->row, frame, ret_message); break;
@@ -313,8 +330,8 @@ static size_t changes_max(uint32_t member_count, uint32_t shards)
 
 size_t sync_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards)
 {
-	/* records and confirms of two rounds, rolls, changes */
-	return (size_t)member_count * (4 * (size_t)layer_count + 1) + changes_max(member_count, shards) + 16;
+	/* records and confirms of two rounds, or what members hold and then have fetched; rolls and standings; changes */
+	return (size_t)member_count * (4 * (size_t)layer_count + 2) + changes_max(member_count, shards) + 16;
 }
 
 size_t sync_row_frames_max(uint32_t layer_count, uint32_t member_count, uint32_t shards)
@@ -357,6 +374,8 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	sync->records = piece(block, &used, cells * sizeof *sync->records);
 	sync->weights = piece(block, &used, cells * sizeof *sync->weights);
 	sync->confirms = piece(block, &used, cells * sizeof *sync->confirms);
+	sync->standings = piece(block, &used, n * sizeof *sync->standings);
+	sync->holdings = piece(block, &used, config->layer_count * n * sizeof *sync->holdings);
 	sync->norms = piece(block, &used, n * sizeof *sync->norms);
 	sync->steps = piece(block, &used, n * sizeof *sync->steps);
 	sync->interval_us = piece(block, &used, n * sizeof *sync->interval_us);
@@ -368,9 +387,13 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 	void *row = piece(block, &used, row_size(config->layer_count, config->shards));
 	if (block != NULL) {
 		memset(block, 0, used);
-		proposals_init(&sync->proposals, proposals, config->rank * config->shards + config->column, peer_count);
+		proposals_init(&sync->proposals, proposals, config->rank * config->shards + config->column, peer_count,
+			       config->view);
 		row_init(&sync->row, row, config->layer_count, config->column, config->shards, sync->row.link);
 	}
+	float *coming[HEAL_PART_COUNT] = {0};
+	for (int part = 0; part < HEAL_PART_COUNT && config->fanout < config->count; part++)
+		coming[part] = piece(block, &used, largest_layer(config) * sizeof(float));
 	for (uint32_t i = 0; i < sync->buffer_count; i++) {
 		const uint32_t fanout = config->fanout, group_count = config->count / fanout;
 		size_t largest = largest_layer(config), stash_size = group_count > 1 ? largest / fanout + 1 : 0;
@@ -384,6 +407,11 @@ static size_t lay_out(struct sync *sync, char *block, const struct sync_config *
 		ring_pass_init(&sync->buffers[i].across, across, config->rank / fanout, group_count);
 		sync->buffers[i].numbers = numbers;
 		sync->buffers[i].stash = stash;
+	}
+	/* Rounds rest while layers are fetched: what comes along the ring waits in their buffers, of which there are two at least. */
+	for (int part = 0; part < HEAL_PART_COUNT && block != NULL; part++) {
+		sync->slots[0].numbers[part] = sync->buffers[part].numbers;
+		sync->slots[1].numbers[part] = coming[part];
 	}
 	return used;
 }
@@ -401,10 +429,20 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 			      .layers = config->layers, .link = link, .across = across, .row.link = row_link,
 			      .fanout = config->fanout, .group_count = config->count / config->fanout, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
-			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale};
+			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale,
+			      .view = config->view, .since = config->since, .is_new = true, .is_outdated = config->is_outdated};
+	sync->stands = config->shards == 1 && (config->view > VIEW_FIRST || config->layer_rounds != NULL || config->is_outdated);
+	sync->is_ready = !sync->stands;
+	sync->ready_in = sync->is_ready ? sync_view_bit(sync->view) : 0;
 	lay_out(sync, block, config);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
-		sync->state[i].round = config->round;
+		struct sync_layer *layer = &sync->state[i];
+		layer->round = config->layer_rounds == NULL ? config->round : config->layer_rounds[i];
+		layer->is_nothing = layer->round == LAYER_NOTHING;
+		if (layer->is_nothing)
+			layer->round = 0;
+		layer->since = layer->is_nothing ? 0 : config->since;
+		layer->phase = config->is_outdated ? LAYER_OFFERED : LAYER_WORKER;
 		sync->state[i].buffer = NO_BUFFER;
 		if (config->detectors != NULL)
 			sync->state[i].detector = config->detectors[i];

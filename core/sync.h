@@ -17,6 +17,9 @@
 #define NO_BUFFER UINT32_MAX
 
 /* NORM and CLIP wait for the other nodes of the replica. */
+/* Of a layer that goes back to the worker apart from a commit: its theta becomes the anchor, or is as it was. */
+enum layer_return { RETURN_NOT, RETURN_ANCHOR, RETURN_AS_IT_IS };
+
 enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_NORM, LAYER_SCALARS, LAYER_MEAN, LAYER_CLIP };
 
 struct sync_layer {
@@ -26,8 +29,11 @@ struct sync_layer {
 	uint32_t record_count[2];     /* of the round with this parity */
 	bool absent;                  /* brings nothing to the round in progress */
 	bool early, early_absent;     /* its gradient was handed over, or is absent, while the offer waited */
+	bool is_made_up;              /* theta has in it what the round behind the worker's steps brought */
 	bool rejected;                /* was left out of the last round that the worker took part in */
-	bool hash_due;                /* the driver has not told the last commit's hash */
+	bool hash_due;                /* the driver has not told the hash of the last commit, or of what is held */
+	bool is_rolled_back;          /* its last round was */
+	enum layer_return returns;
 	uint32_t accepted;            /* of the last scalars */
 	enum verdict verdict;         /* own, of the round in progress */
 	float weight;                 /* own, of the round in progress */
@@ -35,6 +41,15 @@ struct sync_layer {
 	struct detector next;         /* as it will be if the round in progress commits */
 	uint64_t mark_us;             /* begin of the present phase */
 	bool own_shard_done;
+
+	/* core/standing.h, core/heal.h */
+	bool is_nothing;              /* anchor and momentum are not known */
+	uint64_t since;               /* the view in which the last round was committed */
+	uint64_t judged_in;           /* bit of each view in which the own record of the round in progress was filed; any: next holds */
+	bool is_fetched;              /* from another member, since the last view that was ready; */
+	bool fetch_commits;           /* and that is the round that the own record was filed for */
+	uint64_t target_round, target_hash, target_since; /* what all shall hold */
+	uint64_t sent_for[2];         /* ring, across: number of the right neighbour's word that was answered with the layer */
 	uint64_t times_us[3];         /* last round: scalars, reduce, gather */
 };
 
@@ -54,11 +69,22 @@ struct sync_confirm {
 	uint64_t round, hash;
 };
 
+/* A layer on its way from one member to the next. */
+struct heal_slot {
+	float *numbers[HEAL_PART_COUNT]; /* [largest layer] where it waits until it is whole */
+	bool is_coming, is_going;
+	uint32_t coming, going;          /* layers */
+	size_t received, sent;           /* elements, of the anchor and then the momentum */
+	uint64_t free_after;             /* link number up to which frames may still be sent from the layer's memory */
+};
+
 struct sync_config {
 	uint32_t rank, count;
 	const struct layer *layers; /* [layer_count] */
 	uint32_t layer_count;
-	uint64_t round;
+	uint64_t view, since, round;
+	const uint64_t *layer_rounds; /* [layer_count] or NULL */
+	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
 	bool is_stale;              /* theta did not begin from this anchor */
 	const struct detector *detectors; /* [layer_count] or NULL */
@@ -80,6 +106,9 @@ struct sync {
 	struct ring_settings settings, next_settings; /* in force; from the next round on */
 	uint64_t setting_round[RING_SETTING_COUNT], next_setting_round[RING_SETTING_COUNT]; /* after which it was changed */
 	uint64_t round;               /* completed by all layers */
+	uint64_t view, since;         /* number of the member list; of that in which the newest thing held was committed */
+	uint64_t ready_in;            /* bit of each view in which it was */
+	bool is_ready;                /* all members hold the same: rounds may go on */
 	bool offered;                 /* the round in progress has begun here: with the own worker's offer, or late without */
 	bool finished, paused;
 	uint64_t pause_round, resume_round; /* after which the last pause was agreed; the latest one that was ended */
@@ -90,6 +119,7 @@ struct sync {
 	bool aligns;                  /* equal weights, nobody late */
 	bool behind;                  /* runs behind the worker's steps: sync.overlap = steps */
 	bool resets;                  /* brings nothing: the worker gets the anchor */
+	uint32_t return_count;        /* layers that go back apart from a commit */
 	uint32_t next_return;         /* behind: first layer that the worker has not back */
 	/* what the next one will be, for the worker's schedule */
 	bool next_gradients, next_aligns;
@@ -105,7 +135,12 @@ struct sync {
 	uint64_t grace_us;            /* after the begin of an interval a member is late; UINT64_MAX: never */
 	uint64_t *interval_us;        /* [count] last one known of each member; 0: none */
 
-	bool finishing, checkpoint_due; /* agreed for the end of the round in progress */
+	bool has_agreed;              /* on the round after the one in progress: next_..., finishing, changes taken */
+	uint64_t taken_round, taken;  /* digest of the changes taken after that round */
+	uint64_t checkpoint_round;    /* after which the last checkpoint was agreed */
+	bool realigns;                /* the own theta is not that of the others where it should be: the next record says so */
+	bool joins;                   /* has come without a theta: brings nothing to the round in progress */
+	bool finishing; /* agreed for the end of the round in progress */
 	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
 	uint32_t wanted;              /* layers below were asked for by the worker */
 	struct offer offer;
@@ -125,6 +160,17 @@ struct sync {
 	double *norms, *steps;        /* [count] scratch */
 	enum verdict *verdicts;       /* [count] scratch */
 	struct proposals proposals;
+	/* core/standing.h: what members have said at the begin of the view */
+	bool stands;                  /* they say it, before rounds go on */
+	uint32_t leader;              /* whom the plan follows */
+	bool is_planned, is_missing;  /* all have; and nobody has what is needed */
+	bool is_new, is_outdated;     /* see struct standing */
+	uint32_t standing_count, next_ask; /* own layers asked for so far */
+	size_t holding_count, unequal_count; /* of members and layers: words; that are not what all shall hold */
+	struct standing *standings;   /* [count] */
+	struct holding *holdings;     /* [layer_count][count] */
+	struct heal_slot slots[2];    /* ring, across */
+	uint64_t stand_us;            /* when the ring was complete */
 	uint32_t *heard;              /* [members of the mesh] counter of the last change heard of from each */
 };
 
@@ -158,10 +204,16 @@ void sync_file_record(struct sync *sync, const struct record *record, uint64_t n
 /* Makes the message of a frame: contents from the tables. */
 void sync_message(const struct sync *sync, const struct frame *frame, bool is_across, struct message *ret_message);
 
+/* Sends a frame of a member's on along all rings of the member, unless it has been everywhere. */
+void sync_push(struct sync *sync, const struct frame *frame);
+
 /* Tables. */
+struct holding *sync_holding_at(const struct sync *sync, uint32_t layer_index, uint32_t rank);
 struct record *sync_record_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 double *sync_weight_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
 struct sync_confirm *sync_confirm_at(const struct sync *sync, uint64_t round, uint32_t layer_index, uint32_t rank);
+/* Bit of a view in a word that tells some of them apart: the last 64. */
+static inline uint64_t sync_view_bit(uint64_t view) { return UINT64_C(1) << view % 64; }
 /* Layer that is begun as the position-th of the round in progress: backwards with gradients. */
 static inline uint32_t sync_layer_at(const struct sync *sync, uint32_t position)
 {

@@ -1,4 +1,4 @@
-/* The static view: hello, liveness and rumours. Decides nothing about rounds. */
+/* One view: hello, liveness and rumours. Decides nothing about rounds. */
 
 #include <string.h>
 

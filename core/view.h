@@ -1,7 +1,7 @@
 #ifndef EDIT_CORE_VIEW_H
 #define EDIT_CORE_VIEW_H
 
-/* The members of the ring and what is known of them. View 1 is the list of the config; it begins when all have said hello.
+/* The members of the ring and what is known of them. The list of a view never changes; a view begins when all have said hello.
  *
  * A member talks to its two neighbours only. A hello is accepted if name and all facts agree; facts are compared pair by pair, and
  * equality goes round. A neighbour that is silent for silence_us is down; its other neighbours hear of it along the ring:
@@ -40,7 +40,7 @@ struct view {
 	uint32_t side_count;      /* 0, 1 or 2 */
 	bool *rolled;             /* [count] has both its neighbours */
 	uint32_t rolled_count;
-	bool complete;            /* all have: view 1 has begun */
+	bool complete;            /* all have: the view has begun */
 };
 
 /* Bytes of the block for view_init. */

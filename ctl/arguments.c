@@ -15,6 +15,7 @@
 #include "ctl/verb.h"
 
 #define DEFAULT_SOCKET "/run/editd/control.sock"
+#define DEFAULT_KEYS "/etc/editd/keys"
 
 enum {
 	KEY_WATCH = 'w',
@@ -24,12 +25,20 @@ enum {
 	KEY_SINCE,
 	KEY_LAST,
 	KEY_FOLLOW,
-	KEY_TIMEOUT
+	KEY_TIMEOUT,
+	KEY_HOST,
+	KEY_KEY,
+	KEY_SERVER,
+	KEY_OUT,
+	KEY_FORCE
 };
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "Options:", 1},
 	{"socket", 's', "PATH", 0, "control socket of editd (default: EDITCTL_SOCKET, then " DEFAULT_SOCKET ")", 0},
+	{"host", KEY_HOST, "ADDRESS", 0, "another node, at its control.listen: tcp://HOST:PORT (default: EDITCTL_HOST)", 0},
+	{"key", KEY_KEY, "FILE", 0, "with --host: own secret key, of `editctl keygen` (default: EDITCTL_KEY)", 0},
+	{"server", KEY_SERVER, "FILE", 0, "with --host: public key of that node (default: EDITCTL_SERVER)", 0},
 	{"time", 't', "SECONDS", 0, "longest wait for each answer of editd (default 5)", 0},
 	{"json", 'j', NULL, 0, "one JSON object instead of text (with --watch: one per line)", 0},
 	{"watch", KEY_WATCH, "SECONDS", OPTION_ARG_OPTIONAL, "commands that read: show again every SECONDS (default 1)", 0},
@@ -40,6 +49,8 @@ static const struct argp_option options[] = {
 	{"last", KEY_LAST, "N", 0, "trace: the latest N rounds only", 0},
 	{"follow", KEY_FOLLOW, NULL, 0, "trace: go on with each round that ends, until the run is finished", 0},
 	{"timeout", KEY_TIMEOUT, "SECONDS", 0, "wait, --wait: give up after so long with exit status 6 (default: never)", 0},
+	{"out", KEY_OUT, "DIR", 0, "keygen: folder for the keys (default " DEFAULT_KEYS ")", 0},
+	{"force", KEY_FORCE, NULL, 0, "keygen: even if there are keys already", 0},
 	{0},
 };
 
@@ -154,6 +165,10 @@ static void check_whole(const struct arguments *arguments, struct argp_state *st
 	check_option(arguments->last_count != 0, VERB_LAST, "--last", arguments, state);
 	check_option(arguments->follow, VERB_FOLLOW, "--follow", arguments, state);
 	check_option(arguments->limit_s >= 0, VERB_TIMEOUT, "--timeout", arguments, state);
+	check_option(arguments->out != NULL, VERB_OUT, "--out", arguments, state);
+	check_option(arguments->force, VERB_FORCE, "--force", arguments, state);
+	if (arguments->host != NULL && (arguments->key_file == NULL || arguments->server_file == NULL))
+		argp_error(state, "--host goes with --key FILE and --server FILE");
 	if (arguments->limit_s >= 0 && verb_has(verb, VERB_WAIT) && !arguments->wait)
 		argp_error(state, "--timeout goes with --wait");
 	if (arguments->dry_run && arguments->wait)
@@ -164,7 +179,15 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
 {
 	struct arguments *arguments = state->input;
 	switch (key) {
-	case 's': arguments->socket_path = text; break;
+	case 's':
+		arguments->socket_path = text;
+		arguments->host = NULL; /* the later one counts */
+		break;
+	case KEY_HOST: arguments->host = text; break;
+	case KEY_KEY: arguments->key_file = text; break;
+	case KEY_SERVER: arguments->server_file = text; break;
+	case KEY_OUT: arguments->out = text; break;
+	case KEY_FORCE: arguments->force = true; break;
 	case 't': read_seconds_option("--time", text, 0.001, &arguments->timeout_s, state); break;
 	case 'j': arguments->json = true; break;
 	case KEY_WATCH: read_watch(text, arguments, state); break;
@@ -195,6 +218,13 @@ static void list_commands(FILE *out)
 	}
 }
 
+/* A variable of the environment; standard if it is not set, or empty. */
+static const char *environment_or(const char *name, const char *standard)
+{
+	const char *value = getenv(name);
+	return value != NULL && value[0] != '\0' ? value : standard;
+}
+
 void arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 {
 	struct arguments arguments = {.timeout_s = 5, .watch_s = 1, .limit_s = -1};
@@ -202,8 +232,10 @@ void arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	char *doc = NULL;
 	size_t doc_bytes;
 	FILE *out = open_memstream(&doc, &doc_bytes);
-	const char *from_environment = getenv("EDITCTL_SOCKET");
-	arguments.socket_path = from_environment != NULL && from_environment[0] != '\0' ? from_environment : DEFAULT_SOCKET;
+	arguments.socket_path = environment_or("EDITCTL_SOCKET", DEFAULT_SOCKET);
+	arguments.host = environment_or("EDITCTL_HOST", NULL);
+	arguments.key_file = environment_or("EDITCTL_KEY", NULL);
+	arguments.server_file = environment_or("EDITCTL_SERVER", NULL);
 	if (out != NULL) {
 		list_commands(out);
 		fprintf(out, "\v%s", doc_after);
@@ -214,6 +246,8 @@ void arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	usage_begin(argc, argv);
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	usage_end();
+	if (arguments.out == NULL)
+		arguments.out = DEFAULT_KEYS;
 	free(doc);
 	*ret_arguments = arguments;
 }

@@ -88,6 +88,11 @@ void render_status(FILE *out, const Edit__Control__Status *status, bool colour)
 	say_worker(table, status);
 	say(table, "frames", TONE_PLAIN, "%" PRIu64 " sent again, %" PRIu64 " dropped", status->frames_sent_again,
 	    status->frames_dropped);
+	if (status->encrypted || status->keys_refused + status->handshakes_failed + status->requests_denied > 0)
+		say(table, "keys", status->keys_refused + status->handshakes_failed > 0 ? TONE_BAD : TONE_PLAIN,
+		    "%s; refused: unknown keys %" PRIu64 ", failed handshakes %" PRIu64 ", changes without the right %" PRIu64,
+		    status->encrypted ? "frames encrypted" : "frames not encrypted", status->keys_refused, status->handshakes_failed,
+		    status->requests_denied);
 	say(table, "checkpoint", TONE_PLAIN, "%s", status->checkpoint[0] != '\0' ? status->checkpoint : "none");
 	say(table, "editd", TONE_PLAIN, "%s, up %s, memory %s", status->version, unit_time(status->uptime_us).text,
 	    unit_bytes(status->memory_bytes).text);

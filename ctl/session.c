@@ -31,6 +31,16 @@ int session_fail(const struct session *session, int error, const char *text)
 	return status;
 }
 
+static int open_client(struct session *session, struct line *why)
+{
+	const struct arguments *arguments = session->arguments;
+	int timeout_ms = (int)(arguments->timeout_s * 1000);
+	if (arguments->host != NULL)
+		return client_open_remote(arguments->host, arguments->key_file, arguments->server_file, timeout_ms, why,
+					  &session->client);
+	return client_open(arguments->socket_path, timeout_ms, why, &session->client);
+}
+
 int session_ask(struct session *session, const struct control_request *request, Edit__Control__Reply__BodyCase body,
 		struct answer *ret_answer)
 {
@@ -39,8 +49,7 @@ int session_ask(struct session *session, const struct control_request *request, 
 	int status;
 	int error = 0;
 	if (session->client == NULL)
-		error = client_open(session->arguments->socket_path, (int)(session->arguments->timeout_s * 1000), &why,
-				    &session->client);
+		error = open_client(session, &why);
 	if (error == 0)
 		error = client_ask(session->client, request, &why, &answer);
 	if (error != 0)

@@ -23,11 +23,14 @@ static const struct verb_words words[32] = {
 
 static const struct verb_words words_of_wait = {"round N | finished | healthy", 1, 2, VERB_TIMEOUT, 0};
 
+static const struct verb_words words_of_keygen = {"NAME", 1, 1, VERB_OUT | VERB_FORCE, 0};
+
 static const struct verb verbs[] = {
 #define X(id, number, name, right, function, help) {id, name, help, &words[id], OPTIONS_OF_##right, run_##function},
 	COMMANDS(X)
 #undef X
 	{0, "wait", "until it is so, or --timeout has passed", &words_of_wait, 0, run_wait},
+	{0, "keygen", "a pair of keys for a member, or for a person with editctl on another host", &words_of_keygen, 0, run_keygen},
 };
 
 const struct verb *verb_list(size_t *ret_count)

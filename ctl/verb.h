@@ -1,7 +1,8 @@
 #ifndef EDIT_CTL_VERB_H
 #define EDIT_CTL_VERB_H
 
-/* The table of editctl's commands: those of proto/command.h, and `wait`, which is status asked again and again. A command
+/* The table of editctl's commands: those of proto/command.h, `wait`, which is status asked again and again, and `keygen`, which asks
+ * nobody. A command
  * added there does not link before a run_ function for it stands in ctl/. */
 
 #include <stdbool.h>
@@ -20,7 +21,9 @@ enum verb_option {
 	VERB_TIMEOUT = 16,
 	VERB_SINCE = 32,
 	VERB_LAST = 64,
-	VERB_FOLLOW = 128
+	VERB_FOLLOW = 128,
+	VERB_OUT = 256,
+	VERB_FORCE = 512
 };
 
 struct verb_words {
@@ -31,7 +34,7 @@ struct verb_words {
 };
 
 struct verb {
-	int command; /* enum command; 0: wait */
+	int command; /* enum command; 0: wait, keygen */
 	const char *name;
 	const char *help;
 	const struct verb_words *words;
@@ -51,5 +54,6 @@ bool verb_has(const struct verb *verb, enum verb_option option);
 COMMANDS(X)
 #undef X
 int run_wait(struct session *session);
+int run_keygen(struct session *session);
 
 #endif

@@ -15,7 +15,10 @@ enum { PATIENCE = 3 /* times node.silence_ms: a worker that is waited for longer
 static void advise_on_stall(const struct daemon *daemon, const char *name, const struct node_peer *peer,
 			    const struct node_status *status, char *text, size_t size)
 {
-	if (peer->state == PEER_REFUSED)
+	struct dealer_trouble trouble;
+	if (transport_trouble(daemon->transport, status->waiting_for, &trouble))
+		snprintf(text, size, "%s: %s", name, trouble.text);
+	else if (peer->state == PEER_REFUSED)
 		snprintf(text, size, "%.280s%s", daemon->driver.refusal,
 			 status->round > 0 ? "; if not all members were restarted: " GO_ON : "");
 	else if (peer->state == PEER_UNKNOWN && status->phase == NODE_GATHERING)

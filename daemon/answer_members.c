@@ -19,6 +19,19 @@ const char *answer_state_text(enum peer_state state)
 	return "unknown";
 }
 
+/* What keys have to do with it: the state of one that is not live, and why. */
+static void put_trouble(struct answer *answer, Edit__Control__Peer *peer, uint32_t global, bool is_live)
+{
+	struct dealer_trouble trouble;
+	bool is_trouble = transport_trouble(answer->daemon->transport, global, &trouble);
+	peer->key_failures = trouble.failures;
+	if (!is_trouble)
+		return;
+	peer->refusal = answer_text(answer, trouble.text);
+	if (!is_live)
+		peer->state = answer_text(answer, trouble.word);
+}
+
 static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 {
 	const struct daemon *daemon = answer->daemon;
@@ -34,13 +47,16 @@ static Edit__Control__Peer *make_peer(struct answer *answer, uint32_t rank)
 	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == global)
 		peer->refusal = answer_text(answer, daemon->driver.refusal);
 	const struct node *node = daemon->driver.node;
-	if (!node)
+	if (!node) {
+		put_trouble(answer, peer, global, false);
 		return peer;
+	}
 
 	struct node_peer known;
 	node_peer(node, rank, daemon->now_us, &known);
 	if (rank != own)
 		peer->state = answer_text(answer, answer_state_text(known.state));
+	put_trouble(answer, peer, global, known.state == PEER_LIVE);
 	peer->silent_us = known.silent_us;
 	peer->lateness_us = known.lateness_us;
 	peer->lateness_mean_us = known.lateness_mean_us;
@@ -73,6 +89,7 @@ static Edit__Control__Peer *make_mate(struct answer *answer, uint32_t rank)
 	mate->loss = NAN;
 	if (daemon->driver.refusal[0] && daemon->driver.refusal_rank == rank)
 		mate->refusal = answer_text(answer, daemon->driver.refusal);
+	put_trouble(answer, mate, rank, known.state == PEER_LIVE);
 	return mate;
 }
 

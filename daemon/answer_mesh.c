@@ -12,6 +12,9 @@ static const char *state_of(const struct daemon *daemon, uint32_t rank, const st
 {
 	if (rank == daemon->config.rank)
 		return "self";
+	struct dealer_trouble trouble;
+	if (known->state != PEER_LIVE && transport_trouble(daemon->transport, rank, &trouble))
+		return trouble.word;
 	return answer_state_text(known->state);
 }
 

@@ -4,16 +4,19 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/members.h"
 #include "proto/address.h"
 #include "proto/inifile.h"
+#include "proto/keyfile.h"
 
-enum { SOCKET_NAME_MAX = 16 /* bytes of "/control.sock" and the like behind runtime_dir */ };
+enum { SOCKET_NAME_MAX = 19 /* bytes of "/control-read.sock" and the like behind runtime_dir */ };
 
 /* Reading one file. */
 struct reader {
@@ -81,7 +84,7 @@ static int take(void *arg, const char *section, const char *key, const char *val
 		return line_fail(why, EDIT_ERROR_INVALID, "%.200s: stands outside a [section]", key);
 	if (section[0] != 0 && !section_is_known(section))
 		return line_fail(why, EDIT_ERROR_UNKNOWN,
-				 "[%s]: unknown section, expected node, mesh, sync, outer, penalty, wire, checkpoint, members, "
+				 "[%s]: unknown section, expected node, control, mesh, sync, outer, penalty, wire, checkpoint, members, "
 				 "places or shard_addresses",
 				 section);
 	return take_setting(reader, section, key, value, why);
@@ -131,9 +134,26 @@ static int read_drop_ins(struct config *config, struct reading *reading, const c
 	return error;
 }
 
-/* Plain TCP is for this host only, unless the config says otherwise by name. */
-static int check_plain(const struct config *config, const char *file, const char *key, const char *text,
-		       struct line *why)
+/* Whether frames are encrypted. A key that is there but cannot be looked at is no reason to do without. */
+static int find_curve(struct config *config, const char *file, struct line *why)
+{
+	enum { AUTO, YES };
+	struct stat found;
+	char path[SETTING_TEXT_MAX + 16];
+	const int curve = (int)config_number(config, NODE_CURVE);
+	config->is_encrypted = curve == YES;
+	if (curve != AUTO)
+		return 0;
+	snprintf(path, sizeof path, "%s/" KEYFILE_SECRET, config_text(config, NODE_KEYS));
+	config->is_encrypted = lstat(path, &found) == 0;
+	if (config->is_encrypted || errno == ENOENT || errno == ENOTDIR)
+		return 0;
+	return line_fail(why, EDIT_ERROR_INVALID, "%s: node.keys: %s cannot be looked at (%s): not the user of editd or root? Without keys, say node.curve = no", file,
+			 path, strerror(errno));
+}
+
+/* An address that frames go along. Plain TCP is for this host only, unless the config says otherwise by name. */
+static int check_address(const struct config *config, const char *file, const char *key, const char *text, struct line *why)
 {
 	struct address address;
 	struct line detail = {""};
@@ -142,10 +162,10 @@ static int check_plain(const struct config *config, const char *file, const char
 		return line_fail(why, error, "%s: %s: %.300s", file, key, detail.text);
 	if (address.kind != ADDRESS_TCP)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: %s: \"%s\" is not tcp://HOST:PORT", file, key, text);
-	if (!address_is_loopback(&address) && strcmp(config_text(config, NODE_PLAIN), "anywhere") != 0)
+	if (!config->is_encrypted && !address_is_loopback(&address) && strcmp(config_text(config, NODE_PLAIN), "anywhere") != 0)
 		return line_fail(why, EDIT_ERROR_INVALID,
-				 "%s: %s: %s leaves this host unencrypted; set node.plain = anywhere to allow it", file,
-				 key, text);
+				 "%s: %s: %s leaves this host unencrypted; make keys (`editctl keygen`), or set node.plain = anywhere to "
+				 "allow it", file, key, text);
 	return 0;
 }
 
@@ -227,17 +247,25 @@ static int check_addresses(struct config *config, const char *file, struct line 
 				 "%s: node.shard_listen: nobody connects there, expected an address of %s in [shard_addresses]", file,
 				 config->names[config->rank]);
 	config->shard_listen = shard_listen[0] ? shard_listen : shard_address;
-	int error = check_plain(config, file, "node.listen", config->listen, why);
+	int error = check_address(config, file, "node.listen", config->listen, why);
 	if (!error && config->shard_listen)
-		error = check_plain(config, file, "node.shard_listen", config->shard_listen, why);
+		error = check_address(config, file, "node.shard_listen", config->shard_listen, why);
 	for (uint32_t i = 0; i < config->member_count && !error; i++) {
 		struct line key;
 		line_fail(&key, EDIT_ERROR_INVALID, "members.%s", config->names[i]);
-		error = check_plain(config, file, key.text, config->addresses[i], why);
+		error = check_address(config, file, key.text, config->addresses[i], why);
 		line_fail(&key, EDIT_ERROR_INVALID, "shard_addresses.%s", config->names[i]);
 		if (!error && config->shard_addresses[i])
-			error = check_plain(config, file, key.text, config->shard_addresses[i], why);
+			error = check_address(config, file, key.text, config->shard_addresses[i], why);
 	}
+	const char *remote = config_text(config, CONTROL_LISTEN);
+	struct address address;
+	if (!error && remote[0] && address_parse(remote, &address, NULL) == 0 && address.kind != ADDRESS_TCP)
+		error = line_fail(why, EDIT_ERROR_INVALID, "%s: control.listen: \"%s\" is not tcp://HOST:PORT", file, remote);
+	if (!error && remote[0] && (strcmp(remote, config->listen) == 0 ||
+				    (config->shard_listen && strcmp(remote, config->shard_listen) == 0)))
+		error = line_fail(why, EDIT_ERROR_INVALID, "%s: control.listen: %s is where the ring listens, expected another port", file,
+				  remote);
 	/* One socket takes in both. */
 	if (config->shard_listen && strcmp(config->listen, config->shard_listen) == 0)
 		config->shard_listen = NULL;
@@ -248,6 +276,8 @@ static int check_addresses(struct config *config, const char *file, struct line 
 static int check_whole(struct config *config, struct member_lists *lists, const char *file, struct line *why)
 {
 	int error = check_members(config, lists, file, why);
+	if (!error)
+		error = find_curve(config, file, why);
 	if (!error)
 		error = check_addresses(config, file, why);
 	if (error)
@@ -261,6 +291,9 @@ static int check_whole(struct config *config, struct member_lists *lists, const 
 	const char *conflict = setting_conflict(&settings, STRAGGLER_GRACE);
 	if (conflict != NULL)
 		return line_fail(why, EDIT_ERROR_INVALID, "%s: %s", file, conflict);
+	const char *group = config_text(config, CONTROL_READ_GROUP);
+	if (group[0] && !getgrnam(group))
+		return line_fail(why, EDIT_ERROR_INVALID, "%s: control.read_group: \"%s\" is no group of this host", file, group);
 	return check_folders(config, file, why);
 }
 
@@ -314,7 +347,7 @@ void config_close(struct config *config)
 	config->names = config->addresses = config->shard_addresses = config->peers = config->mates = NULL;
 }
 
-size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX])
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[ROAD_COUNT])
 {
 	const struct places places = {.peers = config->replicas, .fanout = config->fanout, .shards = config->shards};
 	return places_neighbours(&places, config->rank, ret_ranks);

@@ -27,6 +27,7 @@ struct config {
 	char **mates;                /* [shards] names of the own row, by column: the own replica; names borrowed */
 	const char *listen;          /* tcp: where the ring's frames come in */
 	const char *shard_listen;    /* tcp: where those of the own row may come in too; NULL: nowhere else */
+	bool is_encrypted;           /* frames between members: by node.curve, or because there is a secret key */
 	char control[SETTING_TEXT_MAX + 1]; /* address of the control socket */
 };
 
@@ -41,8 +42,7 @@ double config_number(const struct config *config, size_t setting);
 const char *config_text(const struct config *config, size_t setting);
 
 /* Global ranks of the members to talk to, as of places_neighbours. */
-enum { CONFIG_NEIGHBOURS_MAX = ROAD_COUNT };
-size_t config_neighbours(const struct config *config, uint32_t ret_ranks[CONFIG_NEIGHBOURS_MAX]);
+size_t config_neighbours(const struct config *config, uint32_t ret_ranks[ROAD_COUNT]);
 
 /* Where to connect to a neighbour: one of the own row at its shard address, if it has one. */
 const char *config_address(const struct config *config, uint32_t rank);

@@ -46,6 +46,10 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->health.lost;
 	if (daemon->lost_worker[0])
 		return daemon->lost_worker;
+	if (daemon->recovery.failure[0])
+		return daemon->recovery.failure;
+	if (daemon->health.keys[0])
+		return daemon->health.keys;
 	if (daemon->checkpoint.degraded[0])
 		return daemon->checkpoint.degraded;
 	return daemon->refused_worker[0] ? daemon->refused_worker : daemon->health.crowded;
@@ -57,6 +61,12 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 	char *const *names = daemon->config.names;
 	if (daemon->is_stopping) {
 		snprintf(text, size, "stopping");
+		return;
+	}
+	if (recovery_is_waiting(&daemon->recovery)) {
+		uint32_t rank = consent_waits_for(&daemon->recovery.consent);
+		snprintf(text, size, "no run yet: agrees on a checkpoint%s%s", rank == UINT32_MAX ? "" : ", waiting for ",
+			 rank == UINT32_MAX ? "" : names[rank]);
 		return;
 	}
 	if (!driver->node) {
@@ -130,6 +140,11 @@ static void attach_worker(struct daemon *daemon)
 	struct line why = {""};
 	struct worker_port *port = &daemon->port;
 	struct run *run = &daemon->run;
+	/* Until it is known which checkpoint the run goes on from, the worker waits for an answer. */
+	if (recovery_is_waiting(&daemon->recovery))
+		return;
+	recovery_folder(&daemon->recovery, run->source.folder, sizeof run->source.folder);
+	run->source.round = daemon->recovery.chosen.round;
 	if (run_attach(run, port->description, port->description_bytes, &why) != 0) {
 		refuse_worker(daemon, &why);
 		return;
@@ -138,6 +153,8 @@ static void attach_worker(struct daemon *daemon)
 	worker_port_admit(port, run->segment.mapping.fd, run->segment.mapping.size_bytes, run->is_resumed);
 	log_line(LEVEL_NOTICE, "worker (pid %ld) attached, %zu layers, %" PRIu64 " parameters%s", (long)port->pid,
 		 run->description.layer_count, run->description.size, run->is_resumed ? ", resumes" : "");
+	if (run->is_restored && !run->is_begun)
+		log_line(LEVEL_NOTICE, "run restored after round %" PRIu64 " from %s", run->source.round, run->source.folder);
 }
 
 /* A run that begins anew beside checkpoints: what was in runtime_dir may have been lost with the power. */
@@ -240,12 +257,33 @@ static bool serve_worker(struct daemon *daemon)
 
 /* ---- A turn ---- */
 
+/* Hellos of members whose memory is gone are not the node's. */
+static bool hear_recovery(struct daemon *daemon, const struct message *message)
+{
+	const struct driver *driver = &daemon->driver;
+	struct consent_entry memory = {0, 0};
+	if (driver->node)
+		memory = (struct consent_entry){driver->record.round,
+						daemon->config.shards == 1 ? state_anchor_hash(&daemon->run.state) : 0};
+	if (driver->node && driver->record.round == 0)
+		memory.hash = 0; /* the begin is that of the workers' parameters */
+	return recovery_hear(&daemon->recovery, message, driver->node ? &memory : NULL, daemon->now_us);
+}
+
+static void watch_recovery(struct daemon *daemon)
+{
+	daemon->recovery_at_us = recovery_tick(&daemon->recovery, daemon->now_us);
+	if (!recovery_is_waiting(&daemon->recovery) && daemon->port.phase == PORT_DESCRIBED)
+		attach_worker(daemon);
+}
+
 static void take_messages(struct daemon *daemon)
 {
 	struct message message;
 	unsigned budget = MESSAGES_PER_TURN;
 	while (transport_receive(daemon->transport, daemon->now_us, &budget, &message))
-		driver_message(&daemon->driver, &message, daemon->now_us);
+		if (!hear_recovery(daemon, &message))
+			driver_message(&daemon->driver, &message, daemon->now_us);
 }
 
 static void write_checkpoint(struct daemon *daemon)
@@ -267,8 +305,29 @@ static void write_checkpoint(struct daemon *daemon)
 	}
 }
 
-/* SIGTERM and SIGINT stop the daemon; SIGHUP is ignored: settings of the ring are changed by editctl, those of the
- * node by a restart. */
+/* Keys may be replaced, given and taken away while it runs, all but the own one; those that are refused leave all as it was. */
+static void reload_keys(struct daemon *daemon)
+{
+	struct line why = {""};
+	struct keyring keyring;
+	int error = keyring_open(&daemon->config, &keyring, &why);
+	if (!error && strcmp(keyring.secret_key, daemon->keyring.secret_key) != 0) {
+		keyring_close(&keyring);
+		error = line_fail(&why, EDIT_ERROR_REFUSED, "the secret key of this node is another one, which takes a restart");
+	}
+	if (error) {
+		log_line(LEVEL_ERROR, "keys not read again (SIGHUP): %s", why.text);
+		return;
+	}
+	keyring_close(&daemon->keyring);
+	daemon->keyring = keyring;
+	transport_rekey(daemon->transport);
+	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %" PRIu32 " of members, %zu of clients", keyring.member_count,
+		 keyring.client_count);
+}
+
+/* SIGTERM and SIGINT stop the daemon, SIGHUP has the keys read again: settings of the ring are changed by editctl, those of
+ * the node by a restart. */
 static void take_signals(struct daemon *daemon)
 {
 	struct signalfd_siginfo info;
@@ -276,6 +335,8 @@ static void take_signals(struct daemon *daemon)
 		if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
 			log_line(LEVEL_NOTICE, "stopping (%s)", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
 			daemon->is_stopping = true;
+		} else if (info.ssi_signo == SIGHUP) {
+			reload_keys(daemon);
 		}
 }
 
@@ -287,20 +348,21 @@ static long timeout_ms(struct daemon *daemon)
 	uint64_t now_us = clock_us();
 	uint64_t at_us = u64_min(driver_deadline(&daemon->driver), now_us + WAIT_MAX_US);
 	at_us = u64_min(at_us, notify_alive(&daemon->notify, now_us));
-	at_us = u64_min(at_us, daemon->status_at_us);
+	at_us = u64_min(at_us, u64_min(daemon->status_at_us, daemon->recovery_at_us));
 	return at_us <= now_us ? 0 : (long)((at_us - now_us + 999) / 1000);
 }
 
 bool daemon_turn(struct daemon *daemon)
 {
-	enum { SIGNALS, ADMISSION, CONTROL, WORKER };
-	struct transport_source sources[] = {
+	enum { SIGNALS, ADMISSION, FIXED };
+	struct transport_source sources[FIXED + CONTROL_DOORS_MAX + 1] = {
 		[SIGNALS] = {.fd = daemon->signal_fd},
 		[ADMISSION] = {.fd = daemon->port.listen_fd},
-		[CONTROL] = {.socket = control_socket(daemon->control)},
-		[WORKER] = {.fd = daemon->port.fd},
 	};
-	transport_wait(daemon->transport, sources, daemon->port.fd >= 0 ? 4 : 3, timeout_ms(daemon));
+	size_t count = FIXED + control_sources(daemon->control, &sources[FIXED]);
+	if (daemon->port.fd >= 0)
+		sources[count++].fd = daemon->port.fd;
+	transport_wait(daemon->transport, sources, count, timeout_ms(daemon));
 	daemon->now_us = clock_us();
 	notify_alive(&daemon->notify, daemon->now_us);
 
@@ -308,9 +370,11 @@ bool daemon_turn(struct daemon *daemon)
 		take_signals(daemon);
 	if (daemon->is_stopping)
 		return false;
+	transport_step(daemon->transport, daemon->now_us);
 	take_messages(daemon);
 	for (int i = 0; i < BELLS_PER_TURN && serve_worker(daemon); i++)
 		;
+	watch_recovery(daemon);
 	if (sources[ADMISSION].is_ready)
 		worker_port_accept(&daemon->port, daemon->now_us);
 	handover_calls(&daemon->driver, daemon->now_us);
@@ -326,7 +390,7 @@ bool daemon_turn(struct daemon *daemon)
 			put_lost_worker(daemon);
 		tell_advice(daemon);
 		health_tick(&daemon->health, &daemon->config, &daemon->lock, daemon->driver.node != NULL,
-			    daemon->transport, daemon->now_us);
+			    daemon->transport, daemon->control, daemon->now_us);
 		daemon->status_at_us = daemon->now_us + STATUS_US;
 	}
 	return true;
@@ -363,7 +427,7 @@ static int open_lock(struct daemon *daemon)
 	struct line line;
 	pid_t holder = 0;
 	const char *folder = config_text(&daemon->config, NODE_RUNTIME_DIR);
-	if (mkdir(folder, 0750) != 0 && errno != EEXIST) {
+	if (mkdir(folder, 0751) != 0 && errno != EEXIST) {
 		line_fail(&line, EDIT_ERROR_INVALID, "node.runtime_dir: %s cannot be made (%s)", folder,
 			  strerror(errno));
 		return fail(EDIT_ERROR_SYSTEM, line.text);
@@ -375,9 +439,11 @@ static int open_lock(struct daemon *daemon)
 		line_fail(&line, EDIT_ERROR_INVALID, "%s: cannot be locked (%s)", folder, strerror(errno));
 	if (error)
 		return fail(EDIT_ERROR_SYSTEM, line.text);
+	char read_path[CONFIG_PATH_MAX];
 	const char *stale[] = {config_runtime_path(&daemon->config, "worker.sock", path, sizeof path),
+			       config_runtime_path(&daemon->config, CONTROL_READ_SOCKET, read_path, sizeof read_path),
 			       daemon->config.control + strlen("ipc://")};
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof stale / sizeof *stale; i++) {
 		error = lock_remove_stale(&daemon->lock, stale[i]);
 		if (error) {
 			line_fail(&line, EDIT_ERROR_INVALID, "%s: in the way (%s)", stale[i],
@@ -392,7 +458,7 @@ static int open_transport(struct daemon *daemon)
 {
 	char text[512];
 	const struct config *config = &daemon->config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	struct transport_config transport = {.listen = config->listen,
 					     .shard_listen = config->shard_listen,
 					     .rank = config->rank,
@@ -400,7 +466,9 @@ static int open_transport(struct daemon *daemon)
 					     .names = (const char *const *)config->names,
 					     .neighbour_count = config_neighbours(config, ranks),
 					     .is_mesh = config->shards > 1 || config->fanout < config->replicas,
-					     .incarnation = daemon->incarnation};
+					     .incarnation = daemon->incarnation,
+					     .keyring = &daemon->keyring,
+					     .is_encrypted = config->is_encrypted};
 	for (size_t i = 0; i < transport.neighbour_count; i++)
 		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
 	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
@@ -411,7 +479,7 @@ static int open_ports(struct daemon *daemon)
 {
 	char path[CONFIG_PATH_MAX];
 	struct line why;
-	int error = control_open(transport_context(daemon->transport), daemon->config.control, &daemon->control, &why);
+	int error = control_open(transport_context(daemon->transport), &daemon->config, &daemon->keyring, &daemon->control, &why);
 	if (!error)
 		error = worker_port_open(&daemon->port,
 					 config_runtime_path(&daemon->config, "worker.sock", path, sizeof path), &why);
@@ -424,9 +492,10 @@ static void tell_place(const struct config *config)
 	if (config->shards > 1)
 		snprintf(place, sizeof place, " (replica %" PRIu32 " of %" PRIu32 ", shard %" PRIu32 " of %" PRIu32 ")",
 			 config->row + 1, config->replicas, config->column + 1, config->shards);
-	log_line(LEVEL_NOTICE, "editd %s: %s, member %" PRIu32 " of %" PRIu32 "%s, listening on %s%s%s", EDIT_VERSION,
+	log_line(LEVEL_NOTICE, "editd %s: %s, member %" PRIu32 " of %" PRIu32 "%s, listening on %s%s%s%s", EDIT_VERSION,
 		 config->names[config->rank], config->rank + 1, config->member_count, place, config->listen,
-		 config->shard_listen ? " and " : "", config->shard_listen ? config->shard_listen : "");
+		 config->shard_listen ? " and " : "", config->shard_listen ? config->shard_listen : "",
+		 config->is_encrypted ? ", encrypted" : "");
 }
 
 int daemon_open(struct daemon *daemon)
@@ -457,6 +526,7 @@ int daemon_open(struct daemon *daemon)
 	driver_init(&daemon->driver, &daemon->config, daemon->transport, &daemon->port, &daemon->checkpoint,
 		    &daemon->run, daemon->incarnation);
 	tell_place(&daemon->config);
+	recovery_open(&daemon->recovery, &daemon->config, daemon->transport, daemon->incarnation);
 	notify_ready(&daemon->notify);
 	return 0;
 }
@@ -477,5 +547,6 @@ void daemon_close(struct daemon *daemon)
 		lock_close(&daemon->lock);
 	if (daemon->signal_fd >= 0)
 		close(daemon->signal_fd);
+	keyring_close(&daemon->keyring);
 	config_close(&daemon->config);
 }

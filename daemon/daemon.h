@@ -8,8 +8,10 @@
 #include "daemon/config.h"
 #include "daemon/driver.h"
 #include "daemon/health.h"
+#include "daemon/keyring.h"
 #include "daemon/lock.h"
 #include "daemon/notify.h"
+#include "daemon/recovery.h"
 #include "daemon/run.h"
 #include "daemon/transport.h"
 #include "daemon/worker_port.h"
@@ -18,6 +20,7 @@ struct control;
 
 struct daemon {
 	struct config config;
+	struct keyring keyring;
 	struct notify notify;
 	int signal_fd;
 	struct lock lock;
@@ -26,6 +29,8 @@ struct daemon {
 	struct worker_port port;
 	struct run run;
 	struct checkpoint checkpoint;
+	struct recovery recovery;
+	uint64_t recovery_at_us;       /* it has something to do then */
 	struct driver driver;
 	struct health health;
 
@@ -42,7 +47,7 @@ struct daemon {
 	uint64_t status_at_us;         /* the status line is made anew */
 };
 
-/* Opens all parts. The config is read already and becomes the daemon's. On failure one line has been logged and
+/* Opens all parts. Config and keyring are read already and become the daemon's. On failure one line has been logged and
  * what was opened is closed again; returns a code of core/base.h. */
 int daemon_open(struct daemon *daemon);
 void daemon_close(struct daemon *daemon);

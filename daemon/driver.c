@@ -190,6 +190,13 @@ void driver_tell(struct driver *driver)
 
 /* ---- Actions ---- */
 
+/* The hash of a layer is made, with its entry in the state file, between other work. */
+static void ask_hash(struct driver *driver, uint32_t layer_index)
+{
+	CHECK(driver->hash_count < driver->run->segment.layer_count);
+	driver->hash_queue[driver->hash_count++] = layer_index;
+}
+
 static void commit(struct driver *driver, const struct action *action)
 {
 	struct run *run = driver->run;
@@ -198,17 +205,23 @@ static void commit(struct driver *driver, const struct action *action)
 		driver->committed_count = 0;
 		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
 	}
-	CHECK(driver->hash_count < run->segment.layer_count);
-	driver->hash_queue[driver->hash_count++] = action->layer_index;
+	ask_hash(driver, action->layer_index);
 }
 
-static void publish(struct driver *driver, const struct action *action)
+/* What the worker will read when it has the layer. */
+static struct segment_layer *write_words(struct driver *driver, const struct action *action)
 {
 	struct run *run = driver->run;
 	CHECK(action->layer_index < run->segment.layer_count);
 	struct segment_layer *words = &run->segment.layers[action->layer_index];
 	atomic_store_explicit(&words->verdict, (uint32_t)action->verdict, memory_order_relaxed);
 	atomic_store_explicit(&words->round, action->round, memory_order_relaxed);
+	return words;
+}
+
+static void publish(struct driver *driver, const struct action *action)
+{
+	struct segment_layer *words = write_words(driver, action);
 	atomic_store_explicit(&words->owner, SEGMENT_WORKER, memory_order_release);
 	driver->must_ring = true;
 }
@@ -242,6 +255,7 @@ static void begin_checkpoint(struct driver *driver, uint64_t round)
 	/* The worker goes on while the anchor is copied. */
 	driver_ring(driver);
 	struct line why;
+	driver->checkpoint_us = driver->now_us;
 	if (driver->checkpoint->is_busy)
 		line_fail(&why, EDIT_ERROR_BUSY,
 			  "checkpoint of round %" PRIu64 " not written (round %" PRIu64 " is still being written)", round,
@@ -260,6 +274,8 @@ static void act(struct driver *driver, const struct action *action)
 	switch (action->kind) {
 	case ACTION_SEND: transport_send(driver->transport, action->to, &action->message); break;
 	case ACTION_COMMITTED: commit(driver, action); break;
+	case ACTION_HASH:
+	case ACTION_HEALED: ask_hash(driver, action->layer_index); break;
 	case ACTION_PUBLISH: publish(driver, action); break;
 	case ACTION_SCHEDULE: schedule(driver, action->number, action->gradients); break;
 	case ACTION_PAUSE:
@@ -272,15 +288,31 @@ static void act(struct driver *driver, const struct action *action)
 		handover_result(driver->run->segment.header, action);
 		driver->must_ring = true;
 		break;
-	case ACTION_CHECKPOINT: begin_checkpoint(driver, action->round); break;
+	case ACTION_CHECKPOINT: driver->checkpoint_round = action->round; break; /* begun when the round's hashes are there */
 	case ACTION_NOTE: take_note(driver, &action->note); break;
 	}
+}
+
+/* With the publish of its last layer the worker steps on: what a checkpoint needs of it is copied before. */
+static void prepare_checkpoint(struct driver *driver)
+{
+	const struct actions *actions = &driver->actions;
+	size_t at = 0;
+	while (at < actions->count && actions->list[at].kind != ACTION_CHECKPOINT)
+		at++;
+	if (at == actions->count)
+		return;
+	for (size_t i = 0; i < at; i++)
+		if (actions->list[i].kind == ACTION_PUBLISH)
+			write_words(driver, &actions->list[i]);
+	checkpoint_prepare(driver->checkpoint, driver->run);
 }
 
 static void step(struct driver *driver, const struct event *event)
 {
 	node_step(driver->node, event, &driver->actions);
 	driver->deadline_us = driver->actions.deadline_us;
+	prepare_checkpoint(driver);
 	for (size_t i = 0; i < driver->actions.count; i++)
 		act(driver, &driver->actions.list[i]);
 }
@@ -322,10 +354,16 @@ static void settle(struct driver *driver)
 	node_status(driver->node, driver->now_us, &status);
 	if (status.round != driver->record.round)
 		complete_round(driver, &status);
+	if (driver->checkpoint_round > 0) {
+		begin_checkpoint(driver, driver->checkpoint_round);
+		driver->checkpoint_round = 0;
+	}
 	if (driver->finished && !driver->checkpoint->is_busy) {
 		driver->finished = false;
-		if (config_number(driver->config, CHECKPOINT_AT_END) != 0)
+		if (config_number(driver->config, CHECKPOINT_AT_END) != 0) {
+			checkpoint_prepare(driver->checkpoint, driver->run);
 			begin_checkpoint(driver, status.round);
+		}
 	}
 	driver_ring(driver);
 }
@@ -341,10 +379,28 @@ void driver_take(struct driver *driver, struct event *event, uint64_t now_us)
 	settle(driver);
 }
 
+/* The first member proposes a checkpoint for all when the last one is checkpoint.period ago. */
+static void watch_checkpoints(struct driver *driver, uint64_t now_us)
+{
+	double period_us = 1e6 * node_settings(driver->node)->value[CHECKPOINT_PERIOD];
+	if (driver->config->rank != 0 || period_us <= 0 || (double)(now_us - driver->checkpoint_us) < period_us)
+		return;
+	const struct change_entry *last = changes_find(&driver->changes, driver->checkpoint_change);
+	bool is_open = last && (last->state == CHANGE_PROPOSED || last->state == CHANGE_HELD);
+	struct node_status status;
+	node_status(driver->node, now_us, &status);
+	if (is_open || driver->checkpoint->is_busy || (status.phase != NODE_TRAINING && status.phase != NODE_SYNCING))
+		return;
+	const struct change change = {.kind = CHANGE_CHECKPOINT};
+	driver->checkpoint_us = now_us;
+	driver_propose(driver, &change, now_us, &driver->checkpoint_change);
+}
+
 void driver_tick(struct driver *driver, uint64_t now_us)
 {
 	if (!driver->node)
 		return;
+	watch_checkpoints(driver, now_us);
 	if (now_us >= driver->deadline_us) {
 		struct event event = {.kind = EVENT_TICK};
 		driver_take(driver, &event, now_us);
@@ -425,15 +481,15 @@ static void prepare_worker(struct driver *driver)
 {
 	struct segment_header *header = driver->run->segment.header;
 	atomic_store(&header->paused, 0);
-	atomic_store(&header->epoch, driver->incarnation);
 	atomic_store(&header->round, driver->record.round);
 	tell_overlap(driver);
 	const double *settings = driver->record.settings.value;
 	bool is_averaging = node_averages_gradients(driver->node);
+	/* For an alignment all must come to the same step, whenever the ring is complete. */
 	bool is_by_steps = settings[SYNC_PERIOD] == 0 && !is_averaging;
 	atomic_store(&header->gradients, is_averaging);
 	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && is_by_steps)
-		schedule(driver, (uint64_t)settings[SYNC_INTERVAL], false);
+		schedule(driver, node_is_aligning(driver->node) ? 1 : (uint64_t)settings[SYNC_INTERVAL], false);
 	run_give_layers(driver->run);
 	driver->must_ring = true;
 }
@@ -469,6 +525,7 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->offer.step = driver->taken_step = driver->record.offer_step;
 	driver->offer.tokens = driver->record.offer_tokens;
 	driver->offer.wait_us = driver->record.offer_wait_us;
+	driver->checkpoint_us = now_us;
 	prepare_worker(driver);
 	struct event event = {.kind = EVENT_TICK};
 	driver_take(driver, &event, now_us);

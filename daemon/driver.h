@@ -41,6 +41,9 @@ struct driver {
 	double loss;             /* mean of the last interval of the own worker; NaN: none yet */
 	bool must_ring;          /* the worker shall look again */
 	bool finished;
+	uint64_t checkpoint_round; /* just completed, to be written; 0: none */
+	uint64_t checkpoint_change; /* the last one proposed here by time; 0: none */
+	uint64_t checkpoint_us;  /* when the last one was begun or asked for, or the run began here */
 	struct round_line line;
 	bool is_offer_open;      /* the last offer's round is not complete */
 	uint64_t exposed_us;     /* that the worker told with its last offer: of the round before */

@@ -50,15 +50,6 @@ static uint64_t tensors_hash(const struct description *description)
 	return XXH3_64bits_digest(&hash);
 }
 
-static uint64_t anchor_hash(const struct state *state)
-{
-	XXH3_state_t hash;
-	XXH3_64bits_reset(&hash);
-	for (size_t i = 0; i < state->layer_count; i++)
-		XXH3_64bits_update(&hash, &state->layers[i].hash, sizeof state->layers[i].hash);
-	return XXH3_64bits_digest(&hash);
-}
-
 /* Nodes of one replica hold different pieces of the anchor, so in a mesh its hash is not the same for all neighbours. */
 static bool has_anchor(const struct config *config)
 {
@@ -89,7 +80,7 @@ static void add_all(struct facts_maker *maker, const struct description *descrip
 	add(maker, "tensors", "%016" PRIx64, tensors_hash(description));
 	add(maker, "completed rounds", "%" PRIu64, state->head->run.round);
 	if (has_anchor(config))
-		add(maker, "anchor", "%016" PRIx64, anchor_hash(state));
+		add(maker, "anchor", "%016" PRIx64, state_anchor_hash(state));
 	else
 		add(maker, setting_at(MESH_PREFETCH)->name, "%s", config_text(config, MESH_PREFETCH));
 }

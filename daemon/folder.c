@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct found {
-	char name[64];
+	char name[FOLDER_NAME_BYTES];
 	struct timespec time; /* of manifest.json, written last */
 };
 
@@ -177,6 +177,16 @@ void folder_newest(const char *checkpoints, char *path, size_t size)
 	if (count > 0)
 		snprintf(path, size, "%s/%s", checkpoints, all[0].name);
 	free(all);
+}
+
+size_t folder_list(const char *checkpoints, char names[][FOLDER_NAME_BYTES], size_t count)
+{
+	struct found *all;
+	size_t found_count = size_min(list(checkpoints, &all), count);
+	for (size_t i = 0; i < found_count; i++)
+		memcpy(names[i], all[i].name, FOLDER_NAME_BYTES);
+	free(all);
+	return found_count;
 }
 
 void folder_prune(const char *checkpoints, size_t keep, const char *spared)

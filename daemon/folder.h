@@ -23,6 +23,9 @@ void folder_remove(const char *path);
 void folder_clean(const char *checkpoints);
 /* Writes the path of the newest whole checkpoint by time into path[size], "" if there is none. */
 void folder_newest(const char *checkpoints, char *path, size_t size);
+/* Names of the whole checkpoints, newest first by time, up to count of them. Returns their number. */
+enum { FOLDER_NAME_BYTES = 64 };
+size_t folder_list(const char *checkpoints, char names[][FOLDER_NAME_BYTES], size_t count);
 /* Removes all whole checkpoints but the `keep` newest by time, and never `spared`. Whatever else is in the folder
  * stays. */
 void folder_prune(const char *checkpoints, size_t keep, const char *spared);

@@ -6,7 +6,7 @@
  * So this file is the accept4() that libzmq calls: each connection is accepted, and closed at once if its number is
  * among those that are kept for others. As the kernel gives the lowest free number, nothing needs to be counted.
  *
- *   0 ...               gate_peer_end: connections at the peer port
+ *   0 ...               gate_peer_end: connections at the peer port, and from other hosts at control.listen
  *   gate_peer_end ...   gate_tool_end: connections at the control socket, which may take lower ones too
  *   gate_tool_end ...   the limit: files and sockets that the daemon opens itself
  *

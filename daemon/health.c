@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/control.h"
 #include "daemon/gate.h"
 #include "daemon/log.h"
 
@@ -30,6 +31,9 @@ static const char *find_lost(const struct config *config, const struct lock *loc
 	const char *control = config->control + strlen("ipc://");
 	if (control[0] != '@' && lstat(control, &found) != 0)
 		return control;
+	if (config_text(config, CONTROL_READ_GROUP)[0] &&
+	    lstat(config_runtime_path(config, CONTROL_READ_SOCKET, path, size), &found) != 0)
+		return path;
 	for (size_t i = 0; i < (has_run ? 3 : 1); i++)
 		if (lstat(config_runtime_path(config, names[i], path, size), &found) != 0)
 			return path;
@@ -46,14 +50,24 @@ static void tick_files(struct health *health, const struct config *config, const
 		return;
 	}
 	snprintf(health->lost, sizeof health->lost,
-		 "%.300s: deleted or replaced under this editd, which its tools and workers may not reach and which a restart "
-		 "would make begin anew", lost);
+		 "%.300s: deleted or replaced under this editd, which its tools and workers may not reach and which after a "
+		 "restart could go on from a checkpoint only", lost);
 	if (!was_lost)
 		log_line(LEVEL_WARNING, "%s", health->lost);
 }
 
-static void tick_connections(struct health *health, struct transport *transport, uint64_t now_us)
+static void tick_keys(struct health *health, const struct config *config, const struct transport *transport)
 {
+	struct dealer_trouble trouble;
+	health->keys[0] = 0;
+	for (uint32_t rank = 0; rank < config->member_count && !health->keys[0]; rank++)
+		if (transport_trouble(transport, rank, &trouble))
+			snprintf(health->keys, sizeof health->keys, "peer %s: %s", config->names[rank], trouble.text);
+}
+
+static void tick_connections(struct health *health, struct transport *transport, const struct control *control, uint64_t now_us)
+{
+	int tools[TRANSPORT_KEPT_MAX];
 	uint64_t refused = gate_refused();
 	if (refused > health->refused) {
 		bool was_crowded = health->crowded[0] != 0;
@@ -64,7 +78,7 @@ static void tick_connections(struct health *health, struct transport *transport,
 			 gate_peer_end());
 		if (!was_crowded)
 			log_line(LEVEL_WARNING, "%s", health->crowded);
-		transport_evict(transport);
+		transport_evict(transport, tools, control_tools(control, tools));
 	} else if (health->crowded[0] && now_us - health->refused_us >= CALM_US) {
 		health->crowded[0] = 0;
 		log_line(LEVEL_NOTICE, "connections are no longer refused, %" PRIu64 " were", refused);
@@ -72,8 +86,9 @@ static void tick_connections(struct health *health, struct transport *transport,
 }
 
 void health_tick(struct health *health, const struct config *config, const struct lock *lock, bool has_run,
-		 struct transport *transport, uint64_t now_us)
+		 struct transport *transport, const struct control *control, uint64_t now_us)
 {
 	tick_files(health, config, lock, has_run);
-	tick_connections(health, transport, now_us);
+	tick_keys(health, config, transport);
+	tick_connections(health, transport, control, now_us);
 }

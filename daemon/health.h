@@ -11,16 +11,19 @@
 #include "daemon/lock.h"
 #include "daemon/transport.h"
 
+struct control;
+
 struct health {
 	char lost[LINE_BYTES];    /* what of the runtime directory is gone; empty: nothing */
+	char keys[LINE_BYTES];    /* the first neighbour that is out of reach for its key or ours; empty: none */
 	char crowded[LINE_BYTES]; /* connections are being refused; empty: none lately */
 	uint64_t refused;         /* by the gate, when it was last looked at */
 	uint64_t refused_us;      /* when that last grew */
 };
 
 /* Looks at everything. has_run: there are files of a run in the runtime directory. While connections are refused it
- * has those of strangers ended. Never fails. */
+ * has those of strangers ended, but not those of tools that have asked something. Never fails. */
 void health_tick(struct health *health, const struct config *config, const struct lock *lock, bool has_run,
-		 struct transport *transport, uint64_t now_us);
+		 struct transport *transport, const struct control *control, uint64_t now_us);
 
 #endif

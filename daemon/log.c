@@ -67,6 +67,7 @@ const char *log_refusal_text(int refusal)
 	case REFUSAL_FACT: return "a fact differs";
 	case REFUSAL_VERSION: return "protocol version differs";
 	case REFUSAL_RESTARTED: return "the ring has begun rounds with an earlier start of this member";
+	case REFUSAL_KEY: return "the key of this connection is another member's, not that of the one with this name";
 	case REFUSAL_STRANGER: return "not a neighbour there; members, places, mesh.shards or the address differ";
 	default: return "unknown";
 	}

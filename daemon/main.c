@@ -58,6 +58,11 @@ int main(int argc, char **argv)
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 
 	int error = config_open(options.file, &daemon.config, &why);
+	if (!error) {
+		error = keyring_open(&daemon.config, &daemon.keyring, &why);
+		if (error)
+			config_close(&daemon.config);
+	}
 	if (error) {
 		if (options.is_check)
 			fprintf(stderr, "%s\n", why.text);
@@ -68,6 +73,7 @@ int main(int argc, char **argv)
 	}
 	if (options.is_check) {
 		puts("config ok");
+		keyring_close(&daemon.keyring);
 		config_close(&daemon.config);
 		return 0;
 	}

@@ -4,12 +4,16 @@
 #include "daemon/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/vec.h"
 #include "daemon/advice.h"
 #include "daemon/facts.h"
+#include "daemon/folder.h"
+#include "daemon/restore.h"
 
 void run_init(struct run *run, const struct config *config)
 {
@@ -33,7 +37,9 @@ void run_close(struct run *run)
 	segment_close(&run->segment);
 	state_close(&run->state);
 	description_fini(&run->description);
+	const struct run_source source = run->source;
 	run_init(run, run->config);
+	run->source = source;
 }
 
 /* ---- The files ---- */
@@ -153,8 +159,50 @@ static int make_files(struct run *run, const struct paths *paths, const struct d
 	return error;
 }
 
+bool run_look(const struct config *config, uint64_t *ret_round, uint64_t *ret_anchor_hash)
+{
+	char path[CONFIG_PATH_MAX];
+	struct segment segment;
+	if (segment_open(config_runtime_path(config, "segment", path, sizeof path), &segment, NULL) != 0)
+		return false;
+	bool is_initialised = atomic_load(&segment.header->initialised) != 0;
+	segment_close(&segment);
+	return is_initialised && state_look(config_runtime_path(config, "state", path, sizeof path), ret_round, ret_anchor_hash);
+}
+
+bool run_was_begun(const struct config *config, char *path)
+{
+	snprintf(path, CONFIG_PATH_MAX, "%s/begun-%s", config_text(config, NODE_STATE_DIR), config_text(config, NODE_RUN));
+	return access(path, F_OK) == 0;
+}
+
+/* Remembers on disk that the run is not a new one. Where that cannot be written there are no checkpoints either, which is told. */
+static void mark_begun(const struct config *config)
+{
+	static const char text[] = "Without a checkpoint this member does not begin the run of this name anew while this file is here.\n";
+	char path[CONFIG_PATH_MAX];
+	if (!run_was_begun(config, path))
+		(void)folder_write(path, text, sizeof text - 1);
+}
+
+/* There is nothing in the runtime directory: is that what a first start finds? */
+static int check_first(const struct run *run, struct line *why)
+{
+	char path[CONFIG_PATH_MAX];
+	if (run->source.folder[0] || !run_was_begun(run->config, path))
+		return 0;
+	/* Short: the worker says it too. */
+	return line_fail(why, EDIT_ERROR_REFUSED, "run \"%s\" was begun here, but no intact checkpoint is left: remove %.300s to begin anew",
+			 config_text(run->config, NODE_RUN), path);
+}
+
+static int restore(struct run *run, const struct paths *paths, const struct description *description, struct line *why)
+{
+	return restore_run(run, run->source.folder, run->source.round, description, paths->state, why);
+}
+
 /* In a mesh nobody knows how far into a step the others of the replica were: all begin again from the last round. */
-static void rewind(struct run *run)
+static void rewind_run(struct run *run)
 {
 	struct segment_header *header = run->segment.header;
 	const uint64_t step = run->state.head->run.offer_step;
@@ -172,8 +220,6 @@ static void rewind(struct run *run)
 	atomic_store(&header->handed_step, step);
 	atomic_store(&header->offer_step, UINT64_MAX);
 	atomic_store(&header->realign, 0);
-	/* A worker that has outlived the daemon finds that what it waits for will not come. */
-	atomic_store(&header->epoch, 0);
 	atomic_store(&header->sums, 0);
 	atomic_store(&header->summed, 0);
 	for (size_t i = 0; i < SEGMENT_CALL_COUNT; i++) {
@@ -214,8 +260,13 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	paths_of(run, &paths);
 	bool is_found = false;
 	error = take_up(run, &paths, &description, hash, &is_found, why);
+	bool is_restored = !error && !is_found && run->source.folder[0];
+	if (!error && !is_found)
+		error = check_first(run, why);
 	if (!error && !is_found)
 		error = make_files(run, &paths, &description, hash, bytes, size_bytes, why);
+	if (!error && is_restored)
+		error = restore(run, &paths, &description, why);
 	run->description = description;
 	if (error) {
 		run_close(run);
@@ -223,9 +274,10 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	}
 	run->description_hash = hash;
 	run->is_attached = true;
-	run->is_found = run->is_resumed = is_found;
+	run->is_restored = is_restored;
+	run->is_found = run->is_resumed = is_found || is_restored;
 	if (is_found && run->config->shards > 1)
-		rewind(run);
+		rewind_run(run);
 	return 0;
 }
 
@@ -270,7 +322,10 @@ static int take_anchor(struct run *run, uint64_t incarnation, struct line *why)
 	struct paths paths;
 	paths_of(run, &paths);
 	struct state_run first = {.incarnation = incarnation, .settings = config_ring(run->config)};
-	return state_begin(&run->state, paths.state, &first, why);
+	int error = state_begin(&run->state, paths.state, &first, why);
+	if (!error)
+		mark_begun(run->config);
+	return error;
 }
 
 int run_begin(struct run *run, uint64_t incarnation, struct line *why)
@@ -292,17 +347,29 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why)
 	return 0;
 }
 
+/* The layer is the daemon's, but no offer made it so: it has never been given to a worker, or was put back by a restart from a
+ * checkpoint. A torn one waits for its anchor. */
+static bool is_not_given(const struct run *run, size_t layer_index)
+{
+	const struct segment_header *header = run->segment.header;
+	/* The owner is read first: what belongs to an offer was written before it. */
+	return atomic_load_explicit(&run->segment.layers[layer_index].owner, memory_order_acquire) == SEGMENT_DAEMON &&
+	       atomic_load(&header->offered_step) <= run->state.head->run.offer_step &&
+	       atomic_load(&header->handed_step) <= atomic_load(&header->step) && !segment_is_torn(&run->segment, layer_index);
+}
+
 void run_give_layers(struct run *run)
 {
 	CHECK(run->is_begun);
-	for (size_t i = 0; i < run->segment.layer_count && !run->is_found; i++)
-		atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
+	for (size_t i = 0; i < run->segment.layer_count; i++)
+		if (!run->is_found || is_not_given(run, i))
+			atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
 }
 
 bool run_is_stale(const struct run *run)
 {
 	const struct state_run *record = &run->state.head->run;
-	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS;
+	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS && !run->is_restored;
 	for (size_t i = 0; i < run->segment.layer_count; i++)
 		is_any |= atomic_load(&run->segment.layers[i].round) < record->round;
 	return is_any;

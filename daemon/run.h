@@ -9,11 +9,19 @@
 #include "daemon/state.h"
 #include "proto/segment.h"
 
+/* Where a run goes on that has no files in the runtime directory. */
+struct run_source {
+	char folder[CONFIG_PATH_MAX]; /* a checkpoint; empty: none, it begins with the worker's parameters */
+	uint64_t round;               /* of it */
+};
+
 struct run {
 	const struct config *config;   /* borrowed */
+	struct run_source source;      /* the caller's to set before run_attach; stays */
 	bool is_attached;              /* segment and state are there */
 	bool is_begun;                 /* anchor 0 or later is in place: the node may start */
 	bool is_found;                 /* segment and state are those of an earlier daemon */
+	bool is_restored;              /* they were made from a checkpoint by this daemon */
 	bool is_resumed;               /* the worker attached last finds theta of an earlier one */
 	struct description description;
 	uint64_t description_hash;
@@ -32,6 +40,12 @@ void run_init(struct run *run, const struct config *config);
 /* Unmaps and frees everything; the files stay. The run is empty afterwards. */
 void run_close(struct run *run);
 
+/* Round and hash (XXH3 of all layers' hashes) of the run in the runtime directory. False: there is none that can be taken up. */
+bool run_look(const struct config *config, uint64_t *ret_round, uint64_t *ret_anchor_hash);
+
+/* Whether node.run was begun by this member before, as the file state_dir/begun-RUN says, whose name goes to path[CONFIG_PATH_MAX]. */
+bool run_was_begun(const struct config *config, char *path);
+
 /* A worker describes itself in bytes[size_bytes]. 0: it fits, run is attached (run->is_resumed tells whether theta
  * is that of an earlier worker). Otherwise why says in one line what does not fit: EDIT_ERROR_MALFORMED (no
  * description), EDIT_ERROR_REFUSED (another one than the run's, with the first difference; files of another run),
@@ -41,7 +55,7 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 /* The worker says that theta is in place. On a fresh run theta becomes anchor 0, settings those of the config; layers and facts
  * are made. Nothing to do if the run is begun. EDIT_ERROR_REFUSED (theta is not finite, facts too large), EDIT_ERROR_SYSTEM. */
 int run_begin(struct run *run, uint64_t incarnation, struct line *why);
-/* Gives the layers of a fresh run to the worker, which steps from then on: so it must have been told before how (what it does with
+/* Gives the layers of a run that is fresh, or restored from a checkpoint, to the worker, which steps from then on: so it must have been told before how (what it does with
  * its gradients, when it offers). Once, after run_begin. */
 void run_give_layers(struct run *run);
 

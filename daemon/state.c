@@ -2,6 +2,7 @@
 
 #include "daemon/state.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #define XXH_STATIC_LINKING_ONLY /* for a hash state of known size */
@@ -85,6 +86,11 @@ int state_begin(struct state *state, const char *path, const struct state_run *r
 	return mapping_rename(path, why);
 }
 
+static uint64_t entry_hash(const struct state_layer *layer)
+{
+	return XXH3_64bits(layer, offsetof(struct state_layer, entry_hash));
+}
+
 /* Whether the layers stand for one round, that of the run. */
 static int check_layers(const struct state *state, const char *path, const struct description *description,
 			struct line *why)
@@ -92,7 +98,7 @@ static int check_layers(const struct state *state, const char *path, const struc
 	for (size_t i = 0; i < state->layer_count; i++) {
 		const struct state_layer *layer = &state->layers[i];
 		const char *name = description->layers[i].name;
-		if (layer->begun_round != layer->ended_round || layer->hash != state_hash_layer(state, i))
+		if (layer->begun_round != layer->ended_round || layer->entry_hash != entry_hash(layer) || layer->hash != state_hash_layer(state, i))
 			return line_fail(
 				why, EDIT_ERROR_MALFORMED,
 				"%s: layer \"%.100s\" was being changed when the daemon died; remove the file to begin anew",
@@ -133,7 +139,7 @@ int state_open(const char *path, const struct description *description, uint64_t
 	const struct state_head *head = state.mapping.base;
 	if (state.mapping.size_bytes < sizeof *head || head->magic != STATE_MAGIC || head->version != STATE_VERSION)
 		error = line_fail(why, EDIT_ERROR_MALFORMED, "%s: not a state file of this version", path);
-	else if (head->layer_count != description->layer_count || state.mapping.size_bytes != size_for(description, seat))
+	else if (head->layer_count != description->layer_count || head->size_bytes != state.mapping.size_bytes || state.mapping.size_bytes != size_for(description, seat))
 		error = line_fail(why, EDIT_ERROR_MALFORMED,
 				  "%s: belongs to another model or run; remove it to begin anew", path);
 	else
@@ -165,6 +171,7 @@ uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t ro
 	layer->detector = *detector;
 	layer->hash = state_hash_layer(state, layer_index);
 	layer->ended_round = round;
+	layer->entry_hash = entry_hash(layer);
 	return layer->hash;
 }
 
@@ -172,6 +179,39 @@ void state_commit_run(struct state *state, const struct state_run *run)
 {
 	state->head->run = *run;
 	state->head->run_hash = XXH3_64bits(&state->head->run, sizeof state->head->run);
+}
+
+static uint64_t hash_all(const struct state_layer *layers, size_t layer_count)
+{
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	for (size_t i = 0; i < layer_count; i++)
+		XXH3_64bits_update(&hash, &layers[i].hash, sizeof layers[i].hash);
+	return XXH3_64bits_digest(&hash);
+}
+
+uint64_t state_anchor_hash(const struct state *state)
+{
+	return hash_all(state->layers, state->layer_count);
+}
+
+bool state_look(const char *path, uint64_t *ret_round, uint64_t *ret_anchor_hash)
+{
+	struct mapping mapping;
+	if (mapping_open_read(path, &mapping, NULL) != 0)
+		return false;
+	const struct state_head *head = mapping.base;
+	bool is_good = mapping.size_bytes >= sizeof *head && head->magic == STATE_MAGIC && head->version == STATE_VERSION &&
+		       head->layer_count >= 1 && head->layer_count <= LAYER_COUNT_MAX &&
+		       data_offset(head->layer_count) <= mapping.size_bytes &&
+		       head->run_hash == XXH3_64bits(&head->run, sizeof head->run);
+	if (is_good) {
+		const char *layers = (const char *)mapping.base + round_up(sizeof *head);
+		*ret_round = head->run.round;
+		*ret_anchor_hash = hash_all((const struct state_layer *)(const void *)layers, head->layer_count);
+	}
+	mapping_close(&mapping);
+	return is_good;
 }
 
 uint64_t state_hash_layer(const struct state *state, size_t layer_index)

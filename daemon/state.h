@@ -17,7 +17,7 @@
 
 #define STATE_MAGIC UINT64_C(0x3154535449444545) /* "EEDITST1" read as a little-endian number */
 
-enum { STATE_VERSION = 1 };
+enum { STATE_VERSION = 2 };
 
 /* What belongs to the run as a whole, written when a round is complete. */
 struct state_run {
@@ -34,6 +34,7 @@ struct state_layer {
 	struct detector detector;
 	uint64_t hash;        /* XXH3 of anchor, then momentum */
 	uint64_t ended_round;
+	uint64_t entry_hash;  /* XXH3 of the fields before it */
 };
 
 struct state_head {
@@ -72,6 +73,13 @@ int state_begin(struct state *state, const char *path, const struct state_run *r
  * rounds); why names file and layer. */
 int state_open(const char *path, const struct description *description, uint64_t description_hash,
 	       const struct segment_seat *seat, struct state *ret_state, struct line *why);
+
+/* Round, and XXH3 of all layers' hashes, of the state file at path, without a description: its numbers are not looked at. False: there is
+ * none, or head or entries are damaged. */
+bool state_look(const char *path, uint64_t *ret_round, uint64_t *ret_anchor_hash);
+
+/* XXH3 of all layers' hashes: equal on all members of a ring. */
+uint64_t state_anchor_hash(const struct state *state);
 
 /* Unmaps; the file stays. Safe on one that is all zero apart from mapping.fd -1. */
 void state_close(struct state *state);

@@ -1,5 +1,5 @@
 /* Sockets between the daemons of a ring or mesh, on libzmq. Knows neighbours and connections, no rounds. Owns the context,
- * one or two ROUTERs, at most six DEALERs and the frames of the message given last. */
+ * one or two ROUTERs, a DEALER for each neighbour and the frames of the message given last. */
 
 #include "daemon/transport.h"
 
@@ -12,22 +12,18 @@
 
 #include "daemon/gate.h"
 #include "daemon/log.h"
+#include "daemon/socket.h"
+#include "daemon/zap.h"
 #include "proto/codec.h"
 
 enum {
-	SEND_QUEUE_MAX = 8192,   /* messages to a neighbour; payloads are not copied, so this is about 2 MiB */
-	RECEIVE_QUEUE_MAX = 256, /* messages of one connection; what is more waits in the sender's queue */
-	ROUTING_ID_MAX = 64,
+	ROUTING_ID_MAX = DEALER_ID_MAX,
 	KNOWN_MAX = 4, /* connections per neighbour whose hello is remembered */
 	STRANGER_FRAMES =
 		32, /* frames of unknown connections that are read per second; the others are dropped unread */
-	DEAD_MS = 5000,    /* a connection whose bytes nobody acknowledges for so long is made anew */
-	KEEPALIVE_S = 5, KEEPALIVE_INTERVAL_S = 1, KEEPALIVE_COUNT = 3, /* of one that only receives */
 	EVICT_US = 1000000, /* a connection has so long to say hello when descriptors are scarce */
-	RECONNECT_MS = 100,
-	RECONNECT_MAX_MS = 2000,
-	HANDSHAKE_MS = 5000,
-	BACKLOG = 64,
+	QUESTIONS_PER_TURN = 64, /* of the ZAP handler */
+	TOLD_US = 60 * 1000 * 1000, /* what goes wrong with keys at the peer port is told so often at most */
 	SOURCES_MAX = 8
 };
 
@@ -41,7 +37,7 @@ struct known {
 
 struct neighbour {
 	uint32_t rank;
-	void *socket;
+	struct dealer dealer;
 	struct known known[KNOWN_MAX];
 	unsigned known_next;
 };
@@ -49,7 +45,11 @@ struct neighbour {
 struct transport {
 	struct transport_config config;
 	void *context;
+	struct zap *zap;                    /* NULL: no keys */
 	void *routers[TRANSPORT_LISTENERS_MAX];
+	struct handshake heard[TRANSPORT_LISTENERS_MAX]; /* of the routers, if frames are encrypted */
+	uint64_t heard_told_us, heard_told; /* when their failures were last told, and how many there were */
+	uint64_t stolen_told_us;            /* when a name with another's key was last told; 0: never */
 	size_t router_count;
 	size_t turn;                        /* the ROUTER to look at next */
 	struct neighbour neighbours[TRANSPORT_NEIGHBOURS_MAX];
@@ -70,44 +70,6 @@ static int fail(char *text, size_t size, const char *what, const char *address)
 	return EDIT_ERROR_SYSTEM;
 }
 
-static bool set_int(void *socket, int option, int value)
-{
-	return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
-}
-
-/* A socket between daemons, for an address. All of them are made here, so this is where their keys (CURVE) belong.
- * NULL: errno tells. */
-static void *socket_open(void *context, int type, const char *address)
-{
-	void *socket = zmq_socket(context, type);
-	int64_t frame_max = CODEC_PAYLOAD_MAX;
-	if (!socket)
-		return NULL;
-	/* Dead lines are the kernel's to find. ZeroMQ's own heartbeats would end the daemon: in 4.3.4 their timer writes to a
-	 * connection that was closed while its input was stopped by a full queue, which is an assertion (stream_engine_base.cpp,
-	 * !_io_error).
-	 *
-	 * IPv6 for those who write such an address: of a name ZeroMQ would then try nothing else, route or no route. */
-	bool is_ipv6 = strchr(address, '[') != NULL;
-	bool is_set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_IPV6, is_ipv6) &&
-		      set_int(socket, ZMQ_SNDHWM, SEND_QUEUE_MAX) &&
-		      set_int(socket, ZMQ_RCVHWM, RECEIVE_QUEUE_MAX) && set_int(socket, ZMQ_IMMEDIATE, 1) &&
-		      set_int(socket, ZMQ_TCP_MAXRT, DEAD_MS) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
-		      set_int(socket, ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S) &&
-		      set_int(socket, ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_S) &&
-		      set_int(socket, ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_COUNT) &&
-		      set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) &&
-		      set_int(socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS) &&
-		      set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) && set_int(socket, ZMQ_BACKLOG, BACKLOG) &&
-		      zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max) == 0;
-	if (is_set)
-		return socket;
-	int saved = errno;
-	zmq_close(socket);
-	errno = saved;
-	return NULL;
-}
-
 static int listen_open(struct transport *transport, const char *address, const char *setting, char *text, size_t size)
 {
 	void *router = socket_open(transport->context, ZMQ_ROUTER, address);
@@ -115,7 +77,11 @@ static int listen_open(struct transport *transport, const char *address, const c
 		transport->routers[transport->router_count++] = router;
 	/* A neighbour that connects anew has the same routing id: its new connection replaces the one that is
 	 * dead. */
-	if (!router || !set_int(router, ZMQ_ROUTER_HANDOVER, 1))
+	bool is_made = router && socket_set_int(router, ZMQ_ROUTER_HANDOVER, 1);
+	if (is_made && transport->config.is_encrypted)
+		is_made = socket_guard(router, transport->config.keyring, ZAP_RING) &&
+			  handshake_open(&transport->heard[transport->router_count - 1], transport->context, router);
+	if (!is_made)
 		return fail(text, size, "cannot make a socket for", address);
 	if (zmq_bind(router, address) == 0)
 		return 0;
@@ -129,25 +95,23 @@ static int listen_open(struct transport *transport, const char *address, const c
 static int neighbour_open(struct transport *transport, uint32_t rank, const char *address, char *text, size_t size)
 {
 	struct neighbour *neighbour = &transport->neighbours[transport->neighbour_count++];
-	char id[ROUTING_ID_MAX];
-	int length = snprintf(id, sizeof id, "%" PRIu32 "/%016" PRIx64, transport->config.rank,
-			      transport->config.incarnation);
-	if (transport->config.is_mesh)
-		length += snprintf(id + length, sizeof id - (size_t)length, "/%" PRIu32, rank);
-
+	const struct transport_config *config = &transport->config;
+	char id[DEALER_ID_MAX + 1];
+	int length = snprintf(id, sizeof id, "%" PRIu32 "/%016" PRIx64, config->rank, config->incarnation);
+	if (config->is_mesh)
+		snprintf(id + length, sizeof id - (size_t)length, "/%" PRIu32, rank);
 	neighbour->rank = rank;
-	neighbour->socket = socket_open(transport->context, ZMQ_DEALER, address);
-	if (!neighbour->socket || zmq_setsockopt(neighbour->socket, ZMQ_ROUTING_ID, id, (size_t)length) != 0)
-		return fail(text, size, "cannot make a socket for", address);
-	if (zmq_connect(neighbour->socket, address) != 0)
-		return fail(text, size, "cannot connect to", address);
-	return 0;
+	dealer_init(&neighbour->dealer, transport->context, config->names[rank], address, id);
+	if (config->is_encrypted)
+		dealer_encrypt(&neighbour->dealer, config->keyring, rank);
+	return dealer_connect(&neighbour->dealer) ? 0 : fail(text, size, "cannot connect to", address);
 }
 
 int transport_open(const struct transport_config *config, struct transport **ret_transport, char *text, size_t size)
 {
 	CHECK(config->rank < config->member_count);
 	CHECK(config->neighbour_count <= TRANSPORT_NEIGHBOURS_MAX);
+	CHECK(!config->is_encrypted || config->keyring);
 	struct transport *transport = calloc(1, sizeof *transport);
 	void *block = aligned_alloc(64, (codec_size() + 63) / 64 * 64);
 	if (!transport || !block) {
@@ -166,6 +130,10 @@ int transport_open(const struct transport_config *config, struct transport **ret
 	transport->context = zmq_ctx_new();
 	if (!transport->context)
 		error = fail(text, size, "cannot begin", "ZeroMQ");
+	/* Sockets that find nobody to ask would let everybody in. */
+	if (!error && config->keyring && config->keyring->has_keys &&
+	    !(transport->zap = zap_open(transport->context, config->keyring)))
+		error = fail(text, size, "cannot guard", config->listen);
 	if (!error)
 		error = listen_open(transport, config->listen, "node.listen", text, size);
 	if (!error && config->shard_listen)
@@ -186,10 +154,13 @@ void transport_close(struct transport *transport)
 	zmq_msg_close(&transport->header);
 	zmq_msg_close(&transport->payload);
 	for (size_t i = 0; i < transport->neighbour_count; i++)
-		if (transport->neighbours[i].socket)
-			zmq_close(transport->neighbours[i].socket);
-	for (size_t i = 0; i < transport->router_count; i++)
+		dealer_close(&transport->neighbours[i].dealer);
+	for (size_t i = 0; i < transport->router_count; i++) {
+		handshake_close(&transport->heard[i]);
 		zmq_close(transport->routers[i]);
+	}
+	if (transport->zap)
+		zap_close(transport->zap);
 	while (transport->context && zmq_ctx_term(transport->context) != 0 && errno == EINTR)
 		;
 	free(transport->codec);
@@ -204,6 +175,9 @@ void *transport_context(struct transport *transport)
 void transport_counts(const struct transport *transport, struct transport_counts *ret_counts)
 {
 	*ret_counts = transport->counts;
+	ret_counts->keys_refused = transport->zap ? zap_refused(transport->zap) : 0;
+	for (size_t i = 0; i < transport->router_count; i++)
+		ret_counts->handshakes_failed += transport->heard[i].foreign_keys + transport->heard[i].plain_peers;
 }
 
 /* ---- Sending ---- */
@@ -245,7 +219,7 @@ bool transport_send(struct transport *transport, uint32_t to, const struct messa
 	}
 
 	struct neighbour *neighbour = neighbour_find(transport, to);
-	void *socket = neighbour ? neighbour->socket : NULL;
+	void *socket = neighbour ? neighbour->dealer.socket : NULL;
 	bool is_sent = true;
 	if (message->kind == MESSAGE_REFUSE) {
 		socket = transport->origin;
@@ -253,7 +227,8 @@ bool transport_send(struct transport *transport, uint32_t to, const struct messa
 		is_sent = id_bytes > 0 && zmq_send(socket, zmq_msg_data(&transport->id), id_bytes,
 						   ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
 	}
-	CHECK(socket);
+	CHECK(neighbour || message->kind == MESSAGE_REFUSE);
+	is_sent = is_sent && socket;
 	int more = message->kind == MESSAGE_CHUNK ? ZMQ_SNDMORE : 0;
 	is_sent = is_sent && zmq_send(socket, transport->frame, bytes, ZMQ_DONTWAIT | more) >= 0;
 	if (is_sent && more)
@@ -340,12 +315,33 @@ static void known_add(struct transport *transport, struct neighbour *neighbour, 
 	memcpy(known->id, zmq_msg_data(&transport->id), bytes);
 }
 
+/* Whether the frame at hand came over a connection with the key of that member. Always, where there are no keys. */
+static bool has_key_of(struct transport *transport, uint32_t rank)
+{
+	if (!transport->config.is_encrypted)
+		return true;
+	const char *key = zmq_msg_gets(&transport->header, "User-Id");
+	return key && rank < transport->config.member_count &&
+	       strcmp(key, transport->config.keyring->member_keys[rank]) == 0;
+}
+
+static void tell_stolen(struct transport *transport, const char *name, uint64_t now_us)
+{
+	const char *key = zmq_msg_gets(&transport->header, "User-Id");
+	uint32_t owner = key ? keyring_member(transport->config.keyring, key) : transport->config.member_count;
+	if (transport->stolen_told_us > 0 && now_us - transport->stolen_told_us < TOLD_US)
+		return;
+	transport->stolen_told_us = now_us;
+	log_line(LEVEL_WARNING, "hello of %s refused: its connection has the key of %s", name,
+		 owner < transport->config.member_count ? transport->config.names[owner] : "nobody");
+}
+
 /* Tells a stranger that it is one; what becomes of it is not our concern. */
-static void refuse_stranger(struct transport *transport)
+static void refuse_stranger(struct transport *transport, enum refusal reason)
 {
 	struct message message = {.kind = MESSAGE_REFUSE, .from = transport->config.rank,
-				  .incarnation = transport->config.incarnation, .view = VIEW_NUMBER,
-				  .refuse = {.reason = REFUSAL_STRANGER}};
+				  .incarnation = transport->config.incarnation, .view = VIEW_FIRST,
+				  .refuse = {.reason = reason}};
 	transport_send(transport, transport->config.rank, &message);
 	transport->counts.stranger_frames++;
 }
@@ -383,7 +379,8 @@ static bool accept_stranger(struct transport *transport, uint64_t now_us, struct
 		return false;
 	}
 	struct neighbour *neighbour = neighbour_find(transport, message.from);
-	bool is_version = message.kind == MESSAGE_REFUSE && message.refuse.reason == REFUSAL_VERSION;
+	bool is_version = message.kind == MESSAGE_REFUSE && message.refuse.reason == REFUSAL_VERSION &&
+			  has_key_of(transport, message.from);
 	if (message.kind != MESSAGE_HELLO && !(is_version && neighbour)) {
 		transport->counts.stranger_frames++;
 		return false;
@@ -391,7 +388,12 @@ static bool accept_stranger(struct transport *transport, uint64_t now_us, struct
 	if (message.kind == MESSAGE_HELLO) {
 		if (!neighbour || is_meant_for_another(transport) ||
 		    strcmp(message.hello.name, transport->config.names[message.from]) != 0) {
-			refuse_stranger(transport);
+			refuse_stranger(transport, REFUSAL_STRANGER);
+			return false;
+		}
+		if (!has_key_of(transport, message.from)) {
+			tell_stolen(transport, message.hello.name, now_us);
+			refuse_stranger(transport, REFUSAL_KEY);
 			return false;
 		}
 		known_add(transport, neighbour, message.incarnation);
@@ -413,7 +415,7 @@ static bool accept_ring(struct transport *transport, uint64_t now_us, bool is_wh
 		return accept_stranger(transport, now_us, ret_message);
 	known->fd = zmq_msg_get(&transport->header, ZMQ_SRCFD);
 	struct message message;
-	if (!decode(transport, &message) || message.from != neighbour->rank ||
+	if (!has_key_of(transport, neighbour->rank) || !decode(transport, &message) || message.from != neighbour->rank ||
 	    message.incarnation != known->incarnation || message.kind == MESSAGE_REFUSE) {
 		transport->counts.malformed_frames++;
 		return false;
@@ -431,7 +433,7 @@ static bool receive_refusal(struct transport *transport, struct neighbour *neigh
 			    struct message *ret_message)
 {
 	bool is_whole = false;
-	while (*budget > 0 && receive_parts(transport, neighbour->socket, false, &is_whole)) {
+	while (*budget > 0 && neighbour->dealer.socket && receive_parts(transport, neighbour->dealer.socket, false, &is_whole)) {
 		--*budget;
 		struct message message;
 		if (!is_whole || !decode(transport, &message) || message.kind != MESSAGE_REFUSE) {
@@ -474,10 +476,15 @@ bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *b
 	return false;
 }
 
-size_t transport_evict(struct transport *transport)
+size_t transport_evict(struct transport *transport, const int *others, size_t other_count)
 {
-	int kept[TRANSPORT_NEIGHBOURS_MAX * KNOWN_MAX];
+	int kept[TRANSPORT_NEIGHBOURS_MAX * KNOWN_MAX + TRANSPORT_KEPT_MAX];
 	size_t kept_count = 0;
+	CHECK(other_count <= TRANSPORT_KEPT_MAX);
+	while (kept_count < other_count) {
+		kept[kept_count] = others[kept_count];
+		kept_count++;
+	}
 	for (size_t i = 0; i < transport->neighbour_count; i++)
 		for (size_t j = 0; j < KNOWN_MAX; j++)
 			if (transport->neighbours[i].known[j].id_bytes > 0)
@@ -485,19 +492,73 @@ size_t transport_evict(struct transport *transport)
 	return gate_evict(kept, kept_count, EVICT_US);
 }
 
+/* ---- Handshakes ---- */
+
+bool transport_trouble(const struct transport *transport, uint32_t rank, struct dealer_trouble *ret_trouble)
+{
+	for (size_t i = 0; i < transport->neighbour_count; i++)
+		if (transport->neighbours[i].rank == rank)
+			return dealer_trouble(&transport->neighbours[i].dealer, ret_trouble);
+	*ret_trouble = (struct dealer_trouble){"", "", 0};
+	return false;
+}
+
+/* What others do wrong at the peer port, who cannot be named: their keys are not known before they have shown that they know ours. */
+static void tell_heard(struct transport *transport, uint64_t now_us)
+{
+	uint64_t foreign = 0, plain = 0;
+	for (size_t i = 0; i < transport->router_count; i++) {
+		foreign += transport->heard[i].foreign_keys;
+		plain += transport->heard[i].plain_peers;
+	}
+	if (foreign + plain == transport->heard_told ||
+	    (transport->heard_told > 0 && now_us - transport->heard_told_us < TOLD_US))
+		return;
+	log_line(LEVEL_WARNING, "connections at the peer port refused so far: %" PRIu64 " that expect another key of this node, %" PRIu64
+		 " that are not encrypted", foreign, plain);
+	transport->heard_told = foreign + plain;
+	transport->heard_told_us = now_us;
+}
+
+void transport_step(struct transport *transport, uint64_t now_us)
+{
+	if (transport->zap)
+		zap_serve(transport->zap, now_us, QUESTIONS_PER_TURN);
+	for (size_t i = 0; i < transport->neighbour_count; i++)
+		dealer_step(&transport->neighbours[i].dealer, now_us);
+	for (size_t i = 0; i < transport->router_count; i++)
+		handshake_step(&transport->heard[i], now_us);
+	tell_heard(transport, now_us);
+}
+
+void transport_rekey(struct transport *transport)
+{
+	for (size_t i = 0; i < transport->neighbour_count; i++)
+		dealer_rekey(&transport->neighbours[i].dealer);
+}
+
 /* ---- Waiting ---- */
 
 void transport_wait(struct transport *transport, struct transport_source *sources, size_t count, long timeout_ms)
 {
-	zmq_pollitem_t items[SOURCES_MAX + TRANSPORT_LISTENERS_MAX + TRANSPORT_NEIGHBOURS_MAX];
-	size_t used = 0;
+	zmq_pollitem_t items[SOURCES_MAX + 1 + 2 * TRANSPORT_LISTENERS_MAX + 2 * TRANSPORT_NEIGHBOURS_MAX];
+	void *sockets[sizeof items / sizeof *items];
+	size_t used = 0, socket_count = 0;
 	CHECK(count <= SOURCES_MAX);
 	for (size_t i = 0; i < count; i++)
 		items[used++] = (zmq_pollitem_t){.socket = sources[i].socket, .fd = sources[i].fd, .events = ZMQ_POLLIN};
-	for (size_t i = 0; i < transport->router_count; i++)
-		items[used++] = (zmq_pollitem_t){.socket = transport->routers[i], .events = ZMQ_POLLIN};
-	for (size_t i = 0; i < transport->neighbour_count; i++)
-		items[used++] = (zmq_pollitem_t){.socket = transport->neighbours[i].socket, .events = ZMQ_POLLIN};
+	sockets[socket_count++] = transport->zap ? zap_socket(transport->zap) : NULL;
+	for (size_t i = 0; i < transport->router_count; i++) {
+		sockets[socket_count++] = transport->routers[i];
+		sockets[socket_count++] = transport->heard[i].pair;
+	}
+	for (size_t i = 0; i < transport->neighbour_count; i++) {
+		sockets[socket_count++] = transport->neighbours[i].dealer.socket;
+		sockets[socket_count++] = transport->neighbours[i].dealer.handshake.pair;
+	}
+	for (size_t i = 0; i < socket_count; i++)
+		if (sockets[i])
+			items[used++] = (zmq_pollitem_t){.socket = sockets[i], .events = ZMQ_POLLIN};
 	/* Interrupted by a signal, or a descriptor gone bad: the turn's own reads find out. */
 	if (zmq_poll(items, (int)used, timeout_ms) < 0)
 		for (size_t i = 0; i < used; i++)

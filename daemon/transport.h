@@ -7,16 +7,19 @@
  * through the ROUTER to whoever said hello, and comes in through the DEALER.
  *
  * A DEALER's routing id is rank and incarnation, and in a mesh the rank that is meant: a hello meant for another member is
- * refused. Frames of a routing id that has not said the hello of a neighbour are counted and dropped, and what strangers
+ * refused. With keys every connection is encrypted (CURVE) and its key is that of a member: what it says counts only in
+ * the name of that member. Frames of a routing id that has not said the hello of a neighbour are counted and dropped, and what strangers
  * may cost is bounded. Owns the ZeroMQ context. Never blocks, except in transport_wait. */
 
 #include <sys/types.h>
 
 #include "core/event.h"
+#include "core/places.h"
+#include "daemon/dealer.h"
 
 struct transport;
 
-enum { TRANSPORT_NEIGHBOURS_MAX = 6, TRANSPORT_LISTENERS_MAX = 2 };
+enum { TRANSPORT_NEIGHBOURS_MAX = ROAD_COUNT, TRANSPORT_LISTENERS_MAX = 2, TRANSPORT_KEPT_MAX = 8 };
 
 struct transport_neighbour {
 	uint32_t rank;                   /* below member_count, not the own one, each once */
@@ -32,9 +35,13 @@ struct transport_config {
 	size_t neighbour_count;
 	bool is_mesh;                    /* say in routing ids whom they are meant for */
 	uint64_t incarnation;
+	const struct keyring *keyring;   /* NULL: no keys; must outlive the transport, and may change before transport_rekey */
+	bool is_encrypted;               /* keyring holds the keys of all members */
 };
 
 struct transport_counts {
+	uint64_t keys_refused;     /* connections, also of tools, whose key is not known here */
+	uint64_t handshakes_failed; /* at the peer port: expected another key of this node, or did not encrypt */
 	uint64_t stranger_frames;  /* from a routing id without a neighbour's hello */
 	uint64_t malformed_frames;
 	uint64_t unsent_frames;    /* no connection, or its queue full; the core sends them again */
@@ -63,9 +70,19 @@ bool transport_receive(struct transport *transport, uint64_t now_us, unsigned *b
 /* What was dropped since the transport was opened. */
 void transport_counts(const struct transport *transport, struct transport_counts *ret_counts);
 
+/* Lets in and keeps out by key, and connects anew where that is needed. In every turn, before transport_receive. */
+void transport_step(struct transport *transport, uint64_t now_us);
+
+/* The keyring has changed: connects anew to neighbours with another key. The own key must be the same. */
+void transport_rekey(struct transport *transport);
+
+/* Why there is no connection to member rank, as far as keys are the cause; true if they are. Of members that are no neighbours
+ * nothing is known. */
+bool transport_trouble(const struct transport *transport, uint32_t rank, struct dealer_trouble *ret_trouble);
+
 /* Ends the connections at the peer port on which no neighbour has said hello within a second, to make room for those
- * that will. Returns how many. */
-size_t transport_evict(struct transport *transport);
+ * that will; not those of others[other_count] (descriptors; up to TRANSPORT_KEPT_MAX). Returns how many. */
+size_t transport_evict(struct transport *transport, const int *others, size_t other_count);
 
 /* Something to wait for: a file descriptor, or a ZeroMQ socket if socket is not NULL. */
 struct transport_source {

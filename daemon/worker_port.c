@@ -150,12 +150,10 @@ enum port_event worker_port_next(struct worker_port *port, uint64_t now_us, uint
 {
 	if (port->phase == PORT_EMPTY)
 		return PORT_NOTHING;
-	if (port->phase < PORT_ATTACHED && now_us - port->admitted_us > ATTACH_PATIENCE_US)
+	if (port->phase < PORT_DESCRIBED && now_us - port->admitted_us > ATTACH_PATIENCE_US)
 		return lose(port, EDIT_ERROR_TIMEOUT, why, "it did not describe itself in time");
 	if (port->phase == PORT_DESCRIBING)
 		return describe(port, why);
-	if (port->phase == PORT_DESCRIBED)
-		return PORT_NOTHING;
 
 	struct segment_bell bell;
 	int fd = -1;

@@ -13,7 +13,7 @@ enum port_phase {
 	PORT_EMPTY,      /* no worker */
 	PORT_ATTACHING,  /* connected, nothing said yet */
 	PORT_DESCRIBING, /* its description is coming in */
-	PORT_DESCRIBED,  /* waits for worker_port_admit or _refuse */
+	PORT_DESCRIBED,  /* waits, as long as it likes, for worker_port_admit or _refuse */
 	PORT_ATTACHED,   /* has the segment */
 	PORT_READY       /* theta is in place */
 };

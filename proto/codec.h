@@ -12,7 +12,8 @@
 
 enum {
 	CODEC_FRAME_MAX = 1 << 20,   /* bytes of frame 1 of a hello; more facts than fit cannot be sent */
-	CODEC_SMALL_MAX = 512,       /* bytes of frame 1 of any other message */
+	CODEC_STANDING_MAX = 1024,   /* bytes of that of a standing */
+	CODEC_SMALL_MAX = 512,       /* bytes of that of any other message */
 	CODEC_PAYLOAD_MAX = 4 << 20  /* bytes of frame 2: the upper end of wire.chunk */
 };
 
@@ -27,8 +28,8 @@ size_t codec_size(void);
 /* Makes a codec in block (16-byte aligned, codec_size bytes), which the caller owns and frees after the last use. */
 struct codec *codec_init(void *block);
 
-/* Writes frame 1 of message into buffer. EDIT_ERROR_FULL if it is larger than buffer_bytes (CODEC_SMALL_MAX is
- * enough for all kinds but hello; CODEC_FRAME_MAX for hello) or than the kind's limit above. The message must hold
+/* Writes frame 1 of message into buffer. EDIT_ERROR_FULL if it is larger than buffer_bytes (the limit of
+ * its kind above is enough) or than the kind's limit above. The message must hold
  * to core/event.h. */
 int codec_encode(struct codec *codec, const struct message *message, void *buffer, size_t buffer_bytes, size_t *ret_bytes);
 

@@ -111,21 +111,22 @@ __attribute__((format(printf, 4, 5))) static int writer_fail(struct safetensors_
 	return error;
 }
 
-/* Makes the length word and the header, padded with spaces so that the data begin at a multiple of 8. */
-static int writer_make_header(struct safetensors_writer *writer)
+/* The length word and the header, padded with spaces so that the data begin at a multiple of 8. */
+int safetensors_header(const struct safetensors_tensor *tensors, size_t count, char **ret_header, size_t *ret_bytes,
+		       uint64_t *ret_total_bytes)
 {
 	struct text text = {0};
 	uint64_t offset = 0;
 	/* Loaders of transformers look for this one entry. */
 	text_add(&text, "\0\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}", 8 + 31);
-	for (size_t i = 0; i < writer->count; i++) {
-		const struct safetensors_tensor *tensor = &writer->tensors[i];
+	for (size_t i = 0; i < count; i++) {
+		const struct safetensors_tensor *tensor = &tensors[i];
 		uint64_t bytes;
 		CHECK(tensor->rank <= SAFETENSORS_RANK_MAX);
 		CHECK(tensor->type < SAFETENSORS_TYPE_COUNT);
 		if (!tensor_bytes(tensor, &bytes) || (offset + bytes) >> 62) {
 			free(text.bytes);
-			return writer_fail(writer, EDIT_ERROR_RANGE, 0, "%s: tensor %s is too large", writer->path, tensor->name);
+			return EDIT_ERROR_RANGE;
 		}
 		text_add(&text, ",", 1);
 		text_add_string(&text, tensor->name);
@@ -139,15 +140,13 @@ static int writer_make_header(struct safetensors_writer *writer)
 	text_add(&text, "       ", (8 - text.size % 8) % 8);
 	if (text.failed || text.size > SAFETENSORS_HEADER_MAX) {
 		free(text.bytes);
-		return writer_fail(writer, text.failed ? EDIT_ERROR_SYSTEM : EDIT_ERROR_RANGE, 0,
-				"%s: header of %zu tensors: %s", writer->path, writer->count,
-				text.failed ? strerror(ENOMEM) : "too large");
+		return text.failed ? EDIT_ERROR_SYSTEM : EDIT_ERROR_RANGE;
 	}
 	uint64_t length = text.size - 8;
 	memcpy(text.bytes, &length, 8);
-	writer->header = text.bytes;
-	writer->header_bytes = text.size;
-	writer->total_bytes = text.size + offset;
+	*ret_header = text.bytes;
+	*ret_bytes = text.size;
+	*ret_total_bytes = text.size + offset;
 	return 0;
 }
 
@@ -161,9 +160,14 @@ int safetensors_writer_open(
 	if (!writer->path || !writer->aside)
 		return writer_fail(writer, EDIT_ERROR_SYSTEM, ENOMEM, "%s", path);
 	snprintf(writer->aside, room, "%s.partial", path);
-	int error = writer_make_header(writer);
+	int error = safetensors_header(tensors, count, &writer->header, &writer->header_bytes, &writer->total_bytes);
+	uint64_t bytes;
+	for (size_t i = 0; error == EDIT_ERROR_RANGE && i < count; i++)
+		if (!tensor_bytes(&tensors[i], &bytes))
+			return writer_fail(writer, error, 0, "%s: tensor %s is too large", path, tensors[i].name);
 	if (error)
-		return error;
+		return writer_fail(writer, error, 0, "%s: header of %zu tensors: %s", path, count,
+				   error == EDIT_ERROR_SYSTEM ? strerror(ENOMEM) : "too large");
 	/* A leftover of a writer that was killed is written over; a link in its place is not followed. */
 	writer->fd = open(writer->aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (writer->fd < 0)

@@ -20,7 +20,8 @@ enum {
 #define SAFETENSORS_TYPES(X)                                                                                           \
 	X(SAFETENSORS_F32, "F32", 4)                                                                                       \
 	X(SAFETENSORS_F64, "F64", 8)                                                                                       \
-	X(SAFETENSORS_U64, "U64", 8)
+	X(SAFETENSORS_U64, "U64", 8)                                                                                       \
+	X(SAFETENSORS_U8, "U8", 1)
 
 enum safetensors_type {
 #define X(id, text, bytes) id,
@@ -52,6 +53,12 @@ struct safetensors_writer {
 	bool created;           /* the file beside is there, and ours to remove */
 	char error[512];        /* one line about the last failure: file, what was done, cause */
 };
+
+/* What a file of tensors [count] begins with: length word and JSON header, the same bytes that the writer makes; their data is not
+ * looked at. *ret_header is the caller's to free; *ret_total_bytes: of the whole file. EDIT_ERROR_RANGE: header or sizes too large;
+ * EDIT_ERROR_SYSTEM: no memory. */
+int safetensors_header(const struct safetensors_tensor *tensors, size_t count, char **ret_header, size_t *ret_bytes,
+		       uint64_t *ret_total_bytes);
 
 /* Begins a file at path. tensors and their data are borrowed and must not change until commit or abort: what a step
  * writes is what is in memory then. EDIT_ERROR_RANGE: header or sizes too large; EDIT_ERROR_SYSTEM. After any failure

@@ -29,7 +29,7 @@
 #include "proto/mapping.h"
 
 enum {
-	SEGMENT_VERSION = 3,
+	SEGMENT_VERSION = 4,
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_CALL_COUNT = 16,
 	SEGMENT_THETA_SLOTS = 3, /* one in use, one ahead, one for an embedding that the head shares */
@@ -80,7 +80,6 @@ struct segment_header {
 	_Atomic uint32_t gradients; /* not 0: hand over the gradients of each step, from the next one that begins */
 
 	/* of a mesh, written by the daemon: the last sum over the replica, its number written last */
-	_Atomic uint64_t epoch;      /* of this daemon: not 0, another one after each start */
 	double sum;
 	uint32_t sum_wants_offer;    /* not 0: some node's worker is to offer at the end of this step */
 	_Atomic uint64_t summed;

@@ -22,8 +22,12 @@
 	  "where frames of the own replica's nodes come in; empty: this member's address in [shard_addresses]")            \
 	X(NODE_CONTROL, "node.control", ADDRESS, "", "", 0, 0,                                                             \
 	  "control socket; empty: ipc://RUNTIME_DIR/control.sock")                                                         \
+	X(NODE_KEYS, "node.keys", PATH, "", "/etc/editd/keys", 0, 0,                                                       \
+	  "folder of keys: the own secret, NAME.pub of each other member, clients/NAME.pub of tools on other hosts")       \
+	X(NODE_CURVE, "node.curve", CHOICE, "auto|yes|no", "auto", 0, 2,                                                   \
+	  "members prove who they are by key and their frames are encrypted; auto: if there is a secret key in node.keys") \
 	X(NODE_PLAIN, "node.plain", CHOICE, "loopback|anywhere", "loopback", 0, 1,                                         \
-	  "where frames may travel unencrypted: on this host only, or on any network")                                     \
+	  "where frames may travel unencrypted if they are: on this host only, or on any network")                         \
 	X(NODE_LOG_LEVEL, "node.log_level", CHOICE, "error|warning|notice|info|debug", "info", 0, 4,                       \
 	  "least important lines that are logged")                                                                         \
 	X(NODE_HEARTBEAT_MS, "node.heartbeat_ms", COUNT, "ms", "1000", 10, 60000, "interval of heartbeats to neighbours")  \
@@ -33,6 +37,10 @@
 	  "an unacknowledged frame is sent again after this, doubling to 8 times it")                                      \
 	X(NODE_WINDOW_MAX, "node.window_max", BYTES, "bytes", "67108864", 0, 1073741824,                                   \
 	  "upper bound of wire.window on this node, for its memory; 0: none")                                              \
+	X(CONTROL_LISTEN, "control.listen", ADDRESS, "", "", 0, 0,                                                         \
+	  "where editctl may come in from other hosts, with a key in node.keys/clients; empty: nowhere")                   \
+	X(CONTROL_READ_GROUP, "control.read_group", NAME, "", "", 0, 63,                                                   \
+	  "group of this host that may look and not change, at RUNTIME_DIR/control-read.sock; empty: none")                \
 	X(MESH_SHARDS, "mesh.shards", COUNT, "", "1", 1, 1024,                                                             \
 	  "nodes that share one replica of the model; the same on all members")                                            \
 	X(MESH_PREFETCH, "mesh.prefetch", COUNT, "layers", "1", 0, 1,                                                      \

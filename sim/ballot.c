@@ -109,11 +109,25 @@ static bool drop(struct ballot *ballot, uint32_t rank, const struct note *note)
 	return true;
 }
 
+/* Only what is counted, and who is paused. */
+static void watch_loosely(struct ballot *ballot, uint32_t rank, const struct action *action)
+{
+	if (action->kind == ACTION_PAUSE || action->kind == ACTION_RESUME)
+		ballot->members[rank].paused = action->kind == ACTION_PAUSE;
+	ballot->pauses += action->kind == ACTION_PAUSE;
+	ballot->resumes += action->kind == ACTION_RESUME;
+	ballot->checkpoints += action->kind == ACTION_CHECKPOINT;
+}
+
 bool ballot_action(struct ballot *ballot, uint32_t rank, const struct action *action, uint64_t round)
 {
 	struct ballot_member *member = &ballot->members[rank];
 	if (ballot->fault[0] != '\0')
 		return false;
+	if (ballot->is_loose) {
+		watch_loosely(ballot, rank, action);
+		return true;
+	}
 	switch (action->kind) {
 	case ACTION_PAUSE:
 		if (member->paused)

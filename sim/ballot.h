@@ -25,6 +25,7 @@ struct ballot_member {
 
 struct ballot {
 	uint32_t peers;
+	bool is_loose;         /* members change: what was agreed may be taken back, and whoever was away has missed some */
 	struct ballot_change changes[BALLOT_CHANGE_MAX];
 	size_t change_count;
 	struct ballot_member *members; /* [peers] */

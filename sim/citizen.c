@@ -68,12 +68,32 @@ void citizen_init(struct citizen *member, const struct setup *setup, const struc
 	cut_layers(member, replica, config, node->column);
 	whole.layers = member->layers;
 	whole.layer_count = config->layer_count;
-	whole.settings = setup->settings;
+	if (node->view <= VIEW_FIRST)
+		whole.settings = setup->settings;
 	size_t bytes = node_size(&whole);
 	member->block = aligned_alloc(64, bytes);
 	CHECK(member->block != NULL);
 	memset(member->block, 0xa5, bytes); /* the core may not rely on zeros */
 	member->node = node_init(member->block, &whole);
+}
+
+void citizen_enter(struct citizen *member, const struct world_config *config, const struct node_config *node)
+{
+	struct node_config whole = *node;
+	whole.layers = member->layers;
+	whole.layer_count = config->layer_count;
+	whole.settings = *node_settings(member->node);
+	whole.incarnation = member->incarnation;
+	size_t bytes = node_size(&whole);
+	void *block = aligned_alloc(64, bytes);
+	CHECK(block != NULL);
+	memset(block, 0xa5, bytes);
+	member->node = node_succeed(block, &whole, member->node);
+	memset(member->block, 0x5a, 64); /* nobody may look there any more */
+	free(member->block);
+	member->block = block;
+	member->life++; /* hashes that are owed to the old node */
+	memset(member->taken_from_left, 0, sizeof member->taken_from_left);
 }
 
 void citizen_connect(struct citizen *member, const struct setup *setup, const struct world_config *config, struct dice *dice)
@@ -90,4 +110,5 @@ void citizen_fini(struct citizen *member)
 {
 	free(member->block);
 	free(member->layers);
+	free(member->ways);
 }

@@ -5,6 +5,7 @@
  * model, so that what they hold together is there to be looked at. Without a mesh a replica is one member's. */
 
 #include "core/places.h"
+#include "sim/roster.h"
 #include "sim/setup.h"
 
 struct replica {
@@ -21,6 +22,8 @@ struct citizen {
 	void *block;           /* of the node */
 	struct layer *layers;  /* [layer_count] its pieces of the replica's */
 	struct road roads[ROAD_COUNT];
+	struct road *ways;     /* [members] to each other one, where members change; NULL otherwise */
+	const struct roster *roster; /* of the view that it is in */
 	uint64_t tick_us;      /* the earliest entry in the heap; UINT64_MAX: none */
 	uint64_t told_us;      /* when the last of what the worker tells arrives */
 	uint64_t deadline_us;
@@ -28,6 +31,8 @@ struct citizen {
 	uint64_t incarnation;
 	uint32_t life;         /* how often it has come back */
 	bool crashed, finished, stall_noted;
+	bool rises;            /* fallen, and about to be in a view again: one after that with this number */
+	uint64_t rises_after;
 };
 
 /* Makes the memory of a replica. */
@@ -41,6 +46,8 @@ void replica_fini(struct replica *replica);
 /* Makes a member of a replica. node: all but layers and settings, which come from the setup; its pointers must outlive the member. */
 void citizen_init(struct citizen *member, const struct setup *setup, const struct world_config *config,
 		  const struct replica *replica, const struct node_config *node);
+/* It goes on in another view. node: as for citizen_init. */
+void citizen_enter(struct citizen *member, const struct world_config *config, const struct node_config *node);
 /* Draws the roads. */
 void citizen_connect(struct citizen *member, const struct setup *setup, const struct world_config *config, struct dice *dice);
 /* Releases it. */

@@ -12,13 +12,15 @@
  * members bring. */
 
 #include "core/node.h"
+#include "sim/roster.h"
 
 enum { LEDGER_FAULT_BYTES = 240 };
 
 struct ledger;
 
-/* Anchor 0 of every layer is taken from layers [layer_count]. rounds: of the whole run. */
-struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds);
+/* Anchor 0 of every layer is taken from layers [layer_count]; settings are those of the first round. rounds: of the whole run. */
+struct ledger *ledger_new(uint32_t peers, const struct layer *layers, size_t layer_count, uint64_t rounds,
+			  const struct ring_settings *settings);
 /* NULL is allowed. */
 void ledger_free(struct ledger *ledger);
 
@@ -32,6 +34,13 @@ bool ledger_gradient(struct ledger *ledger, uint32_t rank, const struct layer *l
 /* A member has come back with the state of round 0. had_begun: its earlier life had seen the ring complete, so what it
  * offered counts. */
 void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *layers, bool had_begun);
+/* A member enters a view, the first one or another. */
+void ledger_seat(struct ledger *ledger, uint32_t slot, const struct roster *roster);
+/* A member stops; and comes back with these rounds of its layers (LAYER_NOTHING: damaged or none) and a worker that waits for theta. */
+void ledger_fall(struct ledger *ledger, uint32_t slot);
+void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds);
+/* For every layer fetched from others. */
+bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash);
 /* After every event of a member, and its publishes; status: as of now. */
 bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
 		 const struct node_status *status);
@@ -45,6 +54,7 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 
 struct ledger_counts {
 	uint64_t commits, outliers, nonfinites, rollbacks;
+	uint64_t heals, redone;
 	uint64_t lates, absents, gradients, aligned; /* verdicts; layers' rounds */
 };
 

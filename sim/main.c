@@ -81,7 +81,7 @@ static unsigned fault_of(struct argp_state *state, const char *name)
 		return FAULT_ALL;
 	if (strcmp(name, "none") != 0)
 		argp_failure(state, 2, 0, "--faults %s: expected none, all, or a list of loss, reorder, duplicate, slow, poison, nan, "
-			     "crash, change, jitter, cut, restart, death", name);
+			     "crash, change, jitter, cut, restart, death, views", name);
 	return 0;
 }
 

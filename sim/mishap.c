@@ -46,12 +46,14 @@ void mishap_restart(struct world *world, uint32_t rank)
 	struct road roads[ROAD_COUNT];
 	memcpy(roads, member->roads, sizeof roads);
 	uint32_t life = member->life + 1;
+	const struct roster *roster = member->roster;
 	struct node_status status;
 	node_status(member->node, world->now_us, &status);
 	citizen_fini(member);
 	replica_fini(world_replica(world, rank));
 	world_start(world, rank, world->now_us);
 	member->life = life;
+	member->roster = roster;
 	memcpy(member->roads, roads, sizeof roads);
 	ledger_restart(world->ledger, rank, member->layers, status.phase != NODE_GATHERING);
 	world_cover(world, COVER_RESTARTS, 1);
@@ -61,13 +63,19 @@ void mishap_cut(struct world *world, const struct heap_entry *entry)
 {
 	/* Where there are several rings, any of them. Of two members each is the other's right neighbour. */
 	static const enum road_end ends[] = {ROAD_RIGHT, ROAD_ROW_RIGHT, ROAD_CROSS_RIGHT, ROAD_RIGHT};
-	enum road_end end = ends[entry->item / 4];
-	uint32_t right = world_neighbour(world, entry->rank, end);
-	enum road_end back_end = world_road(world, right, entry->rank);
-	struct road *there = &world->members[entry->rank].roads[end];
-	if (back_end == ROAD_COUNT)
+	uint32_t right;
+	if (!world_has_views(world)) {
+		right = world_neighbour(world, entry->rank, ends[entry->item / 4]);
+	} else {
+		const struct roster *roster = world->members[entry->rank].roster;
+		uint32_t rank = roster_rank(roster, entry->rank);
+		if (rank == roster->count)
+			return; /* has not joined yet */
+		right = roster->slots[(rank + 1) % roster->count];
+	}
+	struct road *there = world_way(world, entry->rank, right), *back = world_way(world, right, entry->rank);
+	if (there == NULL || back == NULL)
 		return; /* there is none */
-	struct road *back = &world->members[right].roads[back_end];
 	if (entry->item & 1)
 		there->cut_until_us = u64_max(there->cut_until_us, world->now_us + entry->number);
 	if (entry->item & 2)

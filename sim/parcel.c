@@ -22,8 +22,10 @@ static size_t hello_bytes(const struct hello *hello)
 
 size_t parcel_size(const struct message *message)
 {
-	size_t hello = message->kind == MESSAGE_HELLO ? hello_bytes(&message->hello) : 0;
-	return HEADER_BYTES + message->payload_bytes + hello;
+	size_t more = message->kind == MESSAGE_HELLO ? hello_bytes(&message->hello) : 0;
+	if (message->kind == MESSAGE_STANDING)
+		more = sizeof *message->standing;
+	return HEADER_BYTES + message->payload_bytes + more;
 }
 
 static char *put_text(char **at, const char *text)
@@ -39,7 +41,8 @@ struct parcel *parcel_new(const struct message *message)
 {
 	size_t facts = message->kind == MESSAGE_HELLO ? message->hello.fact_count : 0;
 	size_t texts = message->kind == MESSAGE_HELLO ? hello_bytes(&message->hello) : 0;
-	struct parcel *parcel = malloc(sizeof *parcel + facts * sizeof(struct fact) + texts + message->payload_bytes + 1);
+	const size_t standing = message->kind == MESSAGE_STANDING ? sizeof *message->standing : 0;
+	struct parcel *parcel = malloc(sizeof *parcel + standing + facts * sizeof(struct fact) + texts + message->payload_bytes + 1);
 	CHECK(parcel != NULL);
 	parcel->message = *message;
 	parcel->source = message->payload;
@@ -53,6 +56,10 @@ struct parcel *parcel_new(const struct message *message)
 			copies[i].key = put_text(&at, message->hello.facts[i].key);
 			copies[i].value = put_text(&at, message->hello.facts[i].value);
 		}
+	}
+	if (standing > 0) {
+		memcpy(parcel + 1, message->standing, standing);
+		parcel->message.standing = (const struct standing *)(parcel + 1);
 	}
 	if (message->payload_bytes > 0) {
 		/* At an odd address: what the core must cope with. */

@@ -10,6 +10,7 @@
 struct parcel {
 	struct message message;
 	const void *source; /* the sender's own payload */
+	uint32_t sender;    /* its number in the world, set by the world */
 };
 
 /* Copies a message with payload, facts and texts. */

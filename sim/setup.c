@@ -40,11 +40,19 @@ void world_config_draw(struct world_config *config)
 		config->layer_count = layers;
 	if (config->rounds == 0)
 		config->rounds = rounds;
-	unsigned faults = (unsigned)dice_between(&dice, 0, FAULT_ALL);
+	unsigned faults = (unsigned)dice_between(&dice, 0, FAULT_DRAWN);
 	if (dice_chance(&dice, 0.75))
 		faults &= ~(unsigned)(FAULT_CRASH | FAULT_RESTART);
+	/* The same for views. */
+	struct dice views = {config->seed ^ UINT64_C(0x7669657773)};
+	if (dice_chance(&views, 0.3))
+		faults |= FAULT_VIEWS;
 	if (config->faults == UINT_MAX)
 		config->faults = faults;
+	if (config->shards > 1 || config->fanout < config->peers || config->peers > VIEW_PEERS_MAX)
+		config->faults &= ~(unsigned)FAULT_VIEWS;
+	if (config->faults & FAULT_VIEWS) /* has its own */
+		config->faults &= ~(unsigned)(FAULT_CRASH | FAULT_RESTART);
 	/* Who comes back without its piece, or whose worker dies, stops its whole replica; of who comes back to another group
 	 * members only see that nothing moves. */
 	if (config->shards > 1)

@@ -62,6 +62,7 @@ bool share_offer(struct share *share, const struct layer *layer)
 		return false;
 	memcpy(share->theta, layer->theta, share->size * sizeof(float));
 	share->offered = true;
+	share->is_made_up = false;
 	share->theta_hash = share_theta_hash(layer);
 	return true;
 }
@@ -80,7 +81,9 @@ bool share_gradient(struct share *share, const struct layer *layer, bool is_abse
 /* Theta as a round behind the worker's steps has left it: what others have brought is added. */
 static void make_up(struct share *share)
 {
-	for (size_t i = 0; i < share->size && share->corrects; i++)
+	bool is_due = share->corrects && !share->is_made_up;
+	share->is_made_up = true;
+	for (size_t i = 0; i < share->size && is_due; i++)
 		share->theta[i] = share->is_rejected ? share->reference[i]
 						     : share->theta[i] + (share->reference[i] - share->snapshot[i]);
 }
@@ -97,7 +100,7 @@ bool share_return(struct share *share, const struct layer *layer)
 void share_end(struct share *share, const struct layer *layer)
 {
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
-	share->offered = share->handed = share->corrects = false;
+	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = false;
 	share->stale = 0;
 }
 
@@ -114,6 +117,8 @@ void share_commit(struct share *share, const struct layer *layer, enum verdict v
 
 bool share_is_there(const struct share *share, bool is_gradients)
 {
+	if (share->waits)
+		return true;
 	return is_gradients ? share->handed : !share->handed && (share->is_behind || share->offered);
 }
 
@@ -138,6 +143,8 @@ enum verdict share_judge(const struct share *share, const struct record *record,
 {
 	bool is_equal = formula_is_equal(settings, record->round);
 	*ret_z = 0.0;
+	if (share->waits)
+		return VERDICT_ABSENT;
 	if (share_is_too_stale(share, settings) && !is_equal)
 		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */

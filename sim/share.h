@@ -16,6 +16,11 @@ struct share {
 	bool is_absent;   /* there is none */
 	bool is_behind;   /* the worker steps on with theta, the round runs with the snapshot */
 	bool corrects;    /* what the snapshot has become in a round is still to be added to theta */
+	bool is_made_up;  /* that is done, for the offer at hand */
+	bool waits;       /* the worker has no theta yet, so the member brings nothing */
+	bool is_fetched;  /* the round that the offer was for came from another member, and theta has not gone back yet */
+	uint64_t own_commit; /* last round that the member has advanced its detector for */
+	uint64_t first_view; /* of this life; what others do in earlier ones is with the earlier life */
 	bool is_rejected; /* it was left out of that round */
 	uint64_t stale;   /* rounds in a row that have gone on without it */
 	struct share *ghost; /* the member's earlier life */

@@ -59,6 +59,23 @@ enum road_end world_road(const struct world *world, uint32_t rank, uint32_t to)
 	return places_road(&places, rank, to);
 }
 
+struct road *world_way(struct world *world, uint32_t from, uint32_t to)
+{
+	struct citizen *member = &world->members[from];
+	if (member->ways != NULL)
+		return &member->ways[to];
+	enum road_end end = world_road(world, from, to);
+	return end == ROAD_COUNT ? NULL : &member->roads[end];
+}
+
+struct node_config world_node(const struct world *world, uint32_t slot, const struct roster *roster)
+{
+	return (struct node_config){
+		.view = roster->view, .rank = roster_rank(roster, slot), .member_count = roster->count, .names = roster->names,
+		.incarnation = world->members[slot].incarnation, .facts = world->facts, .fact_count = 3,
+		.heartbeat_us = HEARTBEAT_US, .silence_us = SILENCE_US, .retry_us = SECOND};
+}
+
 struct replica *world_replica(const struct world *world, uint32_t rank)
 {
 	return &world->replicas[rank / world->config->shards];
@@ -77,6 +94,11 @@ void world_start(struct world *world, uint32_t rank, uint64_t start_us)
 		.mates = world->row_names + (size_t)row * config->shards, .facts = world->facts, .fact_count = 3,
 		.heartbeat_us = HEARTBEAT_US, .silence_us = SILENCE_US, .retry_us = SECOND,
 	};
+	if (world_has_views(world) && rank >= config->peers) { /* not there yet: a ring of its own until it joins */
+		node.rank = 0;
+		node.member_count = node.fanout = 1;
+		node.names = (const char *const *)&world->row_names[rank];
+	}
 	if (column == 0)
 		replica_init(replica, &world->setup, config);
 	citizen_init(member, &world->setup, config, replica, &node);

@@ -12,11 +12,13 @@
 #include "sim/ledger.h"
 
 enum happening { HAPPENS_TICK, HAPPENS_ARRIVAL, HAPPENS_WORK, HAPPENS_HASHED, HAPPENS_CHANGE, HAPPENS_RESUME, HAPPENS_CRASH,
-		 HAPPENS_RESTART, HAPPENS_CUT, HAPPENS_LOOK, HAPPENS_TOLD };
+		 HAPPENS_RESTART, HAPPENS_CUT, HAPPENS_LOOK, HAPPENS_TOLD, HAPPENS_FALL, HAPPENS_RISE, HAPPENS_DECIDE, HAPPENS_SEAT };
 
 #define SECOND UINT64_C(1000000)
 #define HEARTBEAT_US SECOND
 #define SILENCE_US (3 * SECOND)
+enum { ROSTERS_MAX = 256 };
+
 #define DRAIN_US (6 * SECOND) /* goes on for so long after all have finished */
 
 struct world {
@@ -28,10 +30,14 @@ struct world {
 	struct heap heap;
 	uint64_t now_us;
 	uint64_t still;          /* events since time has moved */
-	uint32_t count;          /* of members: peers x shards */
+	uint32_t count;          /* of members: peers x shards, and those who may join later */
 	struct citizen *members; /* [count] by rank in the mesh */
 	struct replica *replicas; /* [peers] */
 	char (*names)[16];
+	struct roster *rosters;  /* [roster_count] of all views so far; room for ROSTERS_MAX */
+	size_t roster_count;
+	struct dice view_dice;   /* of all that has to do with views */
+	bool decision_pending;
 	const char **ring_names; /* [shards][peers] */
 	const char **row_names;  /* [peers][shards] */
 	struct fact facts[3];
@@ -58,6 +64,12 @@ void world_arm_work(struct world *world, uint32_t replica, uint64_t time_us);
 void world_arm_tick(struct world *world, uint32_t rank);
 /* Makes or makes again a member, which starts at start_us. */
 void world_start(struct world *world, uint32_t rank, uint64_t start_us);
+/* The road from one member to another; NULL: they are no neighbours. */
+struct road *world_way(struct world *world, uint32_t from, uint32_t to);
+/* Whether members change. */
+static inline bool world_has_views(const struct world *world) { return (world->config->faults & FAULT_VIEWS) != 0; }
+/* The rest of what a member's node is made from, in a view. */
+struct node_config world_node(const struct world *world, uint32_t slot, const struct roster *roster);
 /* Rank of the neighbour to which a road leads (the own one where there is none), and the road that leads to a neighbour
  * (ROAD_COUNT: it is none). */
 uint32_t world_neighbour(const struct world *world, uint32_t rank, enum road_end end);

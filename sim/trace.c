@@ -102,7 +102,8 @@ static void print_message(FILE *file, const struct message *message)
 	case MESSAGE_RECORD: print_record(file, &message->record); break;
 	case MESSAGE_CHUNK:
 		fprintf(file, "%s round %" PRIu64 " layer %" PRIu32 " shard %" PRIu32 " [%" PRIu64 ", +%" PRIu64 ")",
-			message->chunk.phase == PHASE_REDUCE ? "reduce" : "gather", message->chunk.round,
+			message->chunk.phase == PHASE_REDUCE ? "reduce" : message->chunk.phase == PHASE_GATHER ? "gather" : "heal",
+			message->chunk.round,
 			message->chunk.layer_index, message->chunk.shard, message->chunk.offset, message->chunk.count);
 		break;
 	case MESSAGE_CONFIRM:
@@ -112,6 +113,12 @@ static void print_message(FILE *file, const struct message *message)
 	case MESSAGE_CHANGE:
 		fprintf(file, "change %" PRIx64 " kind %d setting %" PRIu32 " = %g at %" PRIu64, message->change.id,
 			(int)message->change.kind, message->change.setting, message->change.value, message->change.at_round);
+		break;
+	case MESSAGE_STANDING: fprintf(file, "standing"); break;
+	case MESSAGE_HOLDING:
+		fprintf(file, "holding %" PRIu64 " layer %" PRIu32 " of %" PRIu32 ": round %" PRIu64 " hash %" PRIx64 "%s",
+			message->holding.number, message->holding.layer_index, message->holding.origin, message->holding.round,
+			message->holding.hash, message->holding.is_nothing ? " nothing" : "");
 		break;
 	case MESSAGE_SCALAR:
 		fprintf(file, "scalar %d number %" PRIu64 " layer %" PRIu32 " of %" PRIu32 ": %s %.6g change=%" PRIx64,
@@ -162,6 +169,10 @@ static void print_action(FILE *file, const struct action *action)
 		break;
 	case ACTION_COMMITTED:
 		fprintf(file, "layer %" PRIu32 " has completed round %" PRIu64, action->layer_index, action->round);
+		break;
+	case ACTION_HASH: fprintf(file, "asks for the hash of layer %" PRIu32, action->layer_index); break;
+	case ACTION_HEALED:
+		fprintf(file, "layer %" PRIu32 " is fetched, of round %" PRIu64, action->layer_index, action->round);
 		break;
 	case ACTION_PUBLISH:
 		fprintf(file, "publish layer %" PRIu32 " round %" PRIu64 " %s", action->layer_index, action->round,

@@ -16,6 +16,13 @@ void trainee_init(struct trainee *trainee, const struct trainee_config *config)
 		trainee->held[l] = true;
 }
 
+void trainee_wait(struct trainee *trainee)
+{
+	trainee->started = false;
+	for (size_t l = 0; l < trainee->config.layer_count; l++)
+		trainee->held[l] = false;
+}
+
 void trainee_fini(struct trainee *trainee)
 {
 	free(trainee->held);
@@ -51,8 +58,7 @@ void trainee_schedule(struct trainee *trainee, uint64_t steps, bool gradients)
 	trainee->started = true;
 	trainee->schedule = steps;
 	trainee->gradients = gradients;
-	if (steps == 0)
-		trainee->stopped = true;
+	trainee->stopped = steps == 0; /* what ends the run may have to be agreed upon again */
 }
 
 /* Moves theta of a layer a little: a fixed part of the way to the target, and noise. */

@@ -62,6 +62,8 @@ enum trainee_deed {
 
 /* A trainee at its first boundary; takes memory. */
 void trainee_init(struct trainee *trainee, const struct trainee_config *config);
+/* It has no theta: it waits until every layer has been published. */
+void trainee_wait(struct trainee *trainee);
 /* Releases it. */
 void trainee_fini(struct trainee *trainee);
 /* Goes on as far as it can at now_us. */

@@ -5,6 +5,7 @@
 
 #include "sim/memory.h"
 #include "sim/mishap.h"
+#include "sim/oracle.h"
 #include "sim/share.h"
 
 static void fold(struct world *world, uint64_t number)
@@ -17,12 +18,13 @@ static void fold(struct world *world, uint64_t number)
 
 static void send_message(struct world *world, uint32_t rank, const struct action *action)
 {
-	enum road_end end = world_road(world, rank, action->to);
-	if (end == ROAD_COUNT) {
+	/* A node speaks of ranks in its view. */
+	const uint32_t to = world_has_views(world) ? world->members[rank].roster->slots[action->to] : action->to;
+	struct road *road = world_way(world, rank, to);
+	if (road == NULL) {
 		world_fail(world, "peer %" PRIu32 ": message to %" PRIu32 ", who is no neighbour", rank, action->to);
 		return;
 	}
-	struct road *road = &world->members[rank].roads[end];
 	bool overtakes, repeats = dice_chance(&world->dice, road->repeat);
 	world_cover(world, COVER_MESSAGES, 1);
 	for (int copy = 0; copy <= repeats; copy++) {
@@ -33,7 +35,9 @@ static void send_message(struct world *world, uint32_t rank, const struct action
 			world_cover(world, COVER_LOST, 1);
 			continue;
 		}
-		world_push(world, HAPPENS_ARRIVAL, action->to, arrival, parcel_new(&action->message));
+		struct parcel *parcel = parcel_new(&action->message);
+		parcel->sender = rank;
+		world_push(world, HAPPENS_ARRIVAL, to, arrival, parcel);
 	}
 }
 
@@ -71,12 +75,27 @@ static void hash_layer(struct world *world, uint32_t rank, const struct action *
 						    .number = hash, .item = action->layer_index, .life = member->life});
 }
 
+/* The driver is asked for the hash of what is held, or of what was fetched. */
+static void hash_held(struct world *world, uint32_t rank, const struct action *action)
+{
+	struct citizen *member = &world->members[rank];
+	uint64_t hash = share_state_hash(&member->layers[action->layer_index]);
+	if (action->kind == ACTION_HEALED && !ledger_heal(world->ledger, rank, member->layers, action, &hash))
+		return;
+	fold(world, hash);
+	uint64_t delay = dice_chance(&world->view_dice, 0.5) ? 0 : dice_magnitude(&world->view_dice, 1, 20000);
+	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
+						    .number = hash, .item = action->layer_index, .life = member->life});
+}
+
 static void read_note(struct world *world, uint32_t rank, const struct note *note)
 {
 	if (note->code == NOTE_STALLED)
 		world->members[rank].stall_noted = true;
 	if (note->code == NOTE_HASH_DIFFERS)
 		world_fail(world, "peer %" PRIu32 ": notes a hash that differs", rank);
+	if (note->code == NOTE_FETCHED_WRONG || note->code == NOTE_LAYER_MISSING)
+		world_fail(world, "peer %" PRIu32 ": layer %" PRIu32 " is missing or fetched wrong", rank, note->layer_index);
 	if (note->code == NOTE_RING_COMPLETE)
 		world->begun = true;
 	if (note->code == NOTE_PEER_RESTARTED)
@@ -93,6 +112,8 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 	switch (action->kind) {
 	case ACTION_SEND: send_message(world, rank, action); break;
 	case ACTION_COMMITTED: hash_layer(world, rank, action); break;
+	case ACTION_HASH:
+	case ACTION_HEALED: hash_held(world, rank, action); break;
 	case ACTION_PUBLISH: publish_layer(world, rank, action); break;
 	case ACTION_SCHEDULE:
 		trainee_schedule(trainee, action->number, action->gradients);
@@ -146,8 +167,8 @@ static void check(struct world *world, uint32_t rank)
 		member->finished = true;
 		/* Whoever was late has made fewer offers than there were rounds; after the last gradients there is one more. */
 		struct ledger_counts counts = ledger_counts(world->ledger);
-		bool may_be_more = counts.lates > 0 || counts.gradients > 0;
-		if (status.round < world->config->rounds || (status.round > world->config->rounds && !may_be_more))
+		bool may_be_more = counts.lates > 0 || counts.gradients > 0 || world_has_views(world);
+		if ((status.round < world->config->rounds && !world_has_views(world)) || (status.round > world->config->rounds && !may_be_more))
 			world_fail(world, "peer %" PRIu32 ": finished after %" PRIu64 " rounds", rank, status.round);
 	}
 }
@@ -244,10 +265,11 @@ static void check_payload(struct world *world, uint32_t rank, const struct parce
 {
 	struct citizen *member = &world->members[rank];
 	const struct message *message = &parcel->message;
-	uint64_t *taken = &member->taken_from_left[world_road(world, rank, message->from)];
-	if (message->kind != MESSAGE_CHUNK || message->sequence < *taken)
+	const struct citizen *sender = &world->members[parcel->sender];
+	uint64_t *taken = &member->taken_from_left[world_has_views(world) ? 0 : world_road(world, rank, message->from)];
+	if (message->kind != MESSAGE_CHUNK || message->view != member->roster->view || message->sequence < *taken)
 		return;
-	if (message->incarnation != world->members[message->from].incarnation)
+	if (message->incarnation != sender->incarnation || message->view != sender->roster->view)
 		return; /* its memory is gone */
 	*taken = message->sequence + 1;
 	if (memcmp(parcel->source, message->payload, message->payload_bytes) != 0)
@@ -313,6 +335,10 @@ static void happen(struct world *world, const struct heap_entry *entry)
 	case HAPPENS_RESTART: mishap_restart(world, entry->rank); return;
 	case HAPPENS_CUT: mishap_cut(world, entry); return;
 	case HAPPENS_LOOK: mishap_look(world); return;
+	case HAPPENS_FALL: oracle_fall(world, entry); return;
+	case HAPPENS_RISE: oracle_rise(world, entry); return;
+	case HAPPENS_DECIDE: oracle_decide(world); return;
+	case HAPPENS_SEAT: oracle_seat(world, entry); return;
 	}
 }
 
@@ -323,9 +349,9 @@ static void init(struct world *world)
 	const struct world_config *config = world->config;
 	world->dice.state = config->seed;
 	setup_init(&world->setup, config, &world->dice);
-	world->count = config->peers * config->shards;
+	world->count = config->peers * config->shards + oracle_joiners(world);
 	world->members = memory_take(world->count, sizeof *world->members);
-	world->replicas = memory_take(config->peers, sizeof *world->replicas);
+	world->replicas = memory_take(world->count / config->shards, sizeof *world->replicas);
 	world->names = memory_take(world->count, sizeof *world->names);
 	world->ring_names = memory_take(world->count, sizeof *world->ring_names);
 	world->row_names = memory_take(world->count, sizeof *world->row_names);
@@ -333,16 +359,22 @@ static void init(struct world *world)
 	for (uint32_t rank = 0; rank < world->count; rank++) {
 		uint32_t row = rank / config->shards, column = rank % config->shards;
 		snprintf(world->names[rank], sizeof world->names[rank], "peer-%" PRIu32, rank);
-		world->ring_names[column * config->peers + row] = world->row_names[rank] = world->names[rank];
+		if (row < config->peers)
+			world->ring_names[column * config->peers + row] = world->names[rank];
+		world->row_names[rank] = world->names[rank];
 	}
 	world->facts[0] = (struct fact){"run", "simulated"};
 	world->facts[1] = (struct fact){"dtype", "float32"};
 	world->facts[2] = (struct fact){"empty", ""};
 	for (uint32_t rank = 0; rank < world->count; rank++)
 		world_start(world, rank, dice_between(&world->dice, 0, 2 * SECOND));
-	world->ledger = ledger_new(config->peers, world->replicas[0].layers, config->layer_count, 2 * config->rounds + 2);
+	world->ledger = ledger_new(world->count / config->shards, world->replicas[0].layers, config->layer_count,
+				   world_has_views(world) ? 16 * config->rounds + 16 : 2 * config->rounds + 2,
+				   &world->setup.settings);
 	ballot_init(&world->ballot, world->count);
+	world->ballot.is_loose = world_has_views(world);
 	mishap_plan(world);
+	oracle_plan(world);
 	world_cover(world, COVER_ALONE, world->count == 1);
 	world_cover(world, COVER_MESHES, config->shards > 1);
 	world_cover(world, COVER_GROUPS, config->fanout < config->peers);
@@ -357,6 +389,8 @@ static void count(struct world *world)
 	world_cover(world, COVER_OUTLIERS, counts.outliers);
 	world_cover(world, COVER_NONFINITES, counts.nonfinites);
 	world_cover(world, COVER_ROLLBACKS, counts.rollbacks);
+	world_cover(world, COVER_HEALS, counts.heals);
+	world_cover(world, COVER_REDONE, counts.redone);
 	world_cover(world, COVER_LATES, counts.lates);
 	world_cover(world, COVER_ABSENTS, counts.absents);
 	world_cover(world, COVER_GRADIENTS, counts.gradients);
@@ -374,7 +408,7 @@ static void count(struct world *world)
 		node_status(world->members[rank].node, world->now_us, &status);
 		world_cover(world, COVER_SENT_AGAIN, status.frames_sent_again);
 	}
-	for (uint32_t row = 0; row < world->config->peers; row++)
+	for (uint32_t row = 0; row < world->count / world->config->shards; row++)
 		world_cover(world, COVER_DEATHS, world->replicas[row].trainee.deaths);
 	world->result->time_us = world->now_us;
 	fold(world, ledger_hash(world->ledger));
@@ -391,9 +425,10 @@ static void fini(struct world *world)
 	ballot_fini(&world->ballot);
 	for (uint32_t rank = 0; rank < world->count; rank++)
 		citizen_fini(&world->members[rank]);
-	for (uint32_t row = 0; row < world->config->peers; row++)
+	for (uint32_t row = 0; row < world->count / world->config->shards; row++)
 		replica_fini(&world->replicas[row]);
 	setup_fini(&world->setup, world->config->layer_count);
+	oracle_fini(world);
 	free(world->members);
 	free(world->names);
 	free(world->replicas);
@@ -405,7 +440,7 @@ static void fini(struct world *world)
 static bool all_finished(const struct world *world)
 {
 	for (uint32_t rank = 0; rank < world->count; rank++)
-		if (!world->members[rank].finished)
+		if (!world->members[rank].finished && !(world_has_views(world) && world->members[rank].crashed))
 			return false;
 	return true;
 }
@@ -438,7 +473,7 @@ static bool is_alive(const struct world *world, const struct heap_entry *entry)
 			if (world->members[entry->rank + i].crashed)
 				return false;
 	return !member->crashed || entry->kind == HAPPENS_LOOK || entry->kind == HAPPENS_RESUME ||
-	       entry->kind == HAPPENS_RESTART || entry->kind == HAPPENS_CUT;
+	       entry->kind == HAPPENS_RESTART || entry->kind == HAPPENS_CUT || entry->kind >= HAPPENS_FALL;
 }
 
 void world_run(const struct world_config *config, struct trace *trace, struct world_result *ret_result)
@@ -461,7 +496,7 @@ void world_run(const struct world_config *config, struct trace *trace, struct wo
 			happen(&world, &entry);
 		free(entry.data);
 	}
-	bool is_whole = ret_result->ok && world.crashed_rank == world.count;
+	bool is_whole = ret_result->ok && world.crashed_rank == world.count && !world_has_views(&world);
 	if (is_whole && !ballot_end(&world.ballot)) {
 		world.over = false;
 		world_fail(&world, "%s", world.ballot.fault);

@@ -20,15 +20,18 @@
 	X(FAULT_JITTER, 8, "jitter")       /* latency varies */                                                        \
 	X(FAULT_CUT, 9, "cut")             /* roads swallow everything for a while, also in one direction */           \
 	X(FAULT_RESTART, 10, "restart")    /* one member stops and comes back with nothing, unless it crashes */           \
-	X(FAULT_DEATH, 11, "death")        /* some workers die among their gradients, others go on from there */
+	X(FAULT_DEATH, 11, "death")        /* some workers die among their gradients, others go on from there */       \
+	X(FAULT_VIEWS, 12, "views")        /* members fall, come back, join and leave, and the others go on in new views */
 
 enum fault {
 #define X(id, bit, name) id = 1 << bit,
 	FAULTS(X)
 #undef X
 #define X(id, bit, name) | id
-	FAULT_ALL = 0 FAULTS(X)
+	FAULT_ALL = 0 FAULTS(X),
 #undef X
+	/* drawn together; the others each by dice of its own */
+	FAULT_DRAWN = (FAULT_DEATH << 1) - 1
 };
 
 /* id, text, least number in 1,000 drawn worlds: a third of what is usual */
@@ -59,7 +62,20 @@ enum fault {
 	X(COVER_ABSENTS, "absent", 700)                                                                                 \
 	X(COVER_GRADIENTS, "gradients", 1300)                                                                            \
 	X(COVER_ALIGNED, "aligned", 250)                                                                                \
-	X(COVER_DEATHS, "worker deaths", 120)
+	X(COVER_DEATHS, "worker deaths", 120)                                                                           \
+	X(COVER_VIEWS, "views entered", 0)                                                                              \
+	X(COVER_FALLS, "falls", 0)                                                                                      \
+	X(COVER_INTACT, "back intact", 0)                                                                               \
+	X(COVER_TORN, "back torn", 0)                                                                                   \
+	X(COVER_JOINS, "joins", 0)                                                                                      \
+	X(COVER_LEAVES, "leaves", 0)                                                                                    \
+	X(COVER_HEALS, "layers healed", 0)                                                                              \
+	X(COVER_REDONE, "layers redone", 0)                                                                             \
+	X(COVER_CUT_SCALARS, "cut in scalars", 0)                                                                       \
+	X(COVER_CUT_REDUCE, "cut in reduce", 0)                                                                         \
+	X(COVER_CUT_GATHER, "cut in gather", 0)                                                                         \
+	X(COVER_CUT_STANDING, "cut in standing", 0)                                                                     \
+	X(COVER_CUT_HEAL, "cut in heal", 0)
 
 enum coverage {
 #define X(id, text, minimum) id,
@@ -78,7 +94,7 @@ struct world_config {
 	unsigned faults;    /* enum fault, or-ed */
 };
 
-enum { WORLD_REASON_BYTES = 320 };
+enum { WORLD_REASON_BYTES = 320, VIEW_PEERS_MAX = 16 /* of a ring whose members change */ };
 
 struct world_result {
 	bool ok;

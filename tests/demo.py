@@ -219,7 +219,7 @@ class Demo:
             (self.out / name / "state").mkdir(parents=True)
             self.run_dir(name).mkdir(parents=True, mode=0o700)
             (self.out / name / "editd.conf").write_text(
-                f"[node]\nname = {name}\nrun = {RUN}\nruntime_dir = {self.run_dir(name)}\n"
+                f"[node]\nname = {name}\ncurve = no\nrun = {RUN}\nruntime_dir = {self.run_dir(name)}\n"
                 f"state_dir = {self.out / name / 'state'}\n\n"
                 f"[mesh]\nshards = {self.shards}\n\n[sync]\ninterval = {self.arguments.interval}\n\n"
                 f"[outer]\nlr = {self.arguments.outer_lr}\nmomentum = {self.arguments.outer_momentum}\n\n"

@@ -15,6 +15,7 @@ struct parcel {
 	uint32_t to;
 	struct event event;
 	struct message message;
+	struct standing standing;
 	char payload[];
 };
 
@@ -53,6 +54,7 @@ static void make_node(struct wire *wire, size_t rank, struct node_config config)
 	config.heartbeat_us = 1000000;
 	config.silence_us = 3000000;
 	config.retry_us = 500000;
+	member->view = config.view == 0 ? VIEW_FIRST : config.view;
 	member->schedule = UINT64_MAX;
 	member->gradients = false;
 	member->node = node_init(allocate(node_size(&config)), &config);
@@ -83,6 +85,9 @@ static struct lab *open_lab(size_t rows, size_t shards, const size_t *sizes, siz
 		snprintf(wire->names[n], sizeof wire->names[n], "n%zu", n % 100000);
 		wire->name_list[n] = wire->ring_list[n % shards * rows + n / shards] = wire->names[n];
 		struct lab_member *member = &lab->members[n];
+		member->order = allocate(count * sizeof *member->order);
+		for (size_t m = 0; m < count; m++)
+			member->order[m] = m;
 		member->layers = allocate(layer_count * sizeof *member->layers);
 		for (size_t l = 0; l < layer_count; l++) {
 			const size_t size = ring_shard_size(sizes[l], (uint32_t)shards, (uint32_t)(n % shards));
@@ -132,6 +137,8 @@ void lab_free(struct lab *lab)
 	for (size_t n = 0; n < lab->count; n++) {
 		free(lab->members[n].node);
 		free(lab->members[n].layers);
+		free(lab->members[n].order);
+		free(lab->members[n].names);
 	}
 	free(lab->members);
 	free(wire->actions);
@@ -145,12 +152,17 @@ void lab_free(struct lab *lab)
 static void post(struct wire *wire, uint32_t from, const struct action *action)
 {
 	struct lab *lab = &wire->lab;
-	if (lab->members[from].dead || lab->members[action->to].dead)
+	const uint32_t to = (uint32_t)lab->members[from].order[action->to];
+	if (lab->members[from].dead || lab->members[to].dead)
 		return;
-	if (lab->filter != NULL && !lab->filter(lab->filter_arg, from, action->to, &action->message))
+	if (lab->filter != NULL && !lab->filter(lab->filter_arg, from, to, &action->message))
 		return;
 	struct parcel *parcel = allocate(sizeof *parcel + action->message.payload_bytes);
-	*parcel = (struct parcel){.to = action->to, .message = action->message};
+	*parcel = (struct parcel){.to = to, .message = action->message};
+	if (action->message.kind == MESSAGE_STANDING) {
+		parcel->standing = *action->message.standing;
+		parcel->message.standing = &parcel->standing;
+	}
 	if (action->message.payload_bytes > 0)
 		memcpy(parcel->payload, action->message.payload, action->message.payload_bytes);
 	parcel->message.payload = parcel->payload;
@@ -159,11 +171,15 @@ static void post(struct wire *wire, uint32_t from, const struct action *action)
 	wire->last = &parcel->next;
 }
 
+uint64_t lab_hash(const struct layer *layer)
+{
+	return XXH3_64bits(layer->anchor, layer->size * sizeof(float)) ^
+	       (XXH3_64bits(layer->momentum, layer->size * sizeof(float)) << 1);
+}
+
 static void post_hash(struct wire *wire, size_t rank, const struct action *committed)
 {
-	const struct layer *layer = &wire->lab.members[rank].layers[committed->layer_index];
-	uint64_t hash = XXH3_64bits(layer->anchor, layer->size * sizeof(float)) ^
-			(XXH3_64bits(layer->momentum, layer->size * sizeof(float)) << 1);
+	uint64_t hash = lab_hash(&wire->lab.members[rank].layers[committed->layer_index]);
 	struct parcel *parcel = allocate(sizeof *parcel);
 	parcel->to = (uint32_t)rank;
 	parcel->event = (struct event){.kind = EVENT_HASHED,
@@ -177,6 +193,11 @@ static void act(struct wire *wire, size_t rank, const struct action *action)
 	struct lab_member *member = &wire->lab.members[rank];
 	switch (action->kind) {
 	case ACTION_SEND: post(wire, (uint32_t)rank, action); break;
+	case ACTION_HEALED:
+		member->fetched++;
+		post_hash(wire, rank, action);
+		break;
+	case ACTION_HASH:
 	case ACTION_COMMITTED: post_hash(wire, rank, action); break;
 	case ACTION_PUBLISH:
 		member->published++;
@@ -261,9 +282,62 @@ void lab_gather(struct lab *lab)
 	lab_pass(lab, 1000000);
 }
 
+/* What is under way to a member is of its old view, or owed to its old node. */
+static void forget(struct wire *wire, size_t rank)
+{
+	for (struct parcel *parcel = wire->first; parcel != NULL; parcel = parcel->next)
+		if (parcel->to == rank && parcel->event.kind == EVENT_HASHED)
+			parcel->event = (struct event){.kind = EVENT_TICK};
+}
+
+void lab_enter(struct lab *lab, size_t rank, uint64_t view, const size_t *order, size_t count, const struct node_config *before)
+{
+	struct wire *wire = (struct wire *)lab;
+	struct lab_member *member = &lab->members[rank];
+	struct node_config config = before == NULL ? (struct node_config){.settings = *node_settings(member->node)} : *before;
+	struct node *old = member->node;
+	const char **names = allocate(count * sizeof *names);
+	size_t *ranks = allocate(count * sizeof *ranks);
+	for (size_t r = 0; r < count; r++) {
+		ranks[r] = order[r];
+		names[r] = wire->names[order[r]];
+		if (order[r] == rank)
+			config.rank = (uint32_t)r;
+	}
+	config.view = view;
+	config.member_count = (uint32_t)count;
+	config.fanout = (uint32_t)lab->fanout;
+	config.names = names;
+	config.incarnation = 1000 + rank + (before == NULL ? 0 : 1000 * view);
+	config.layers = member->layers;
+	config.layer_count = lab->layer_count;
+	config.heartbeat_us = 1000000;
+	config.silence_us = 3000000;
+	config.retry_us = 500000;
+	void *block = allocate(node_size(&config));
+	member->node = before == NULL ? node_succeed(block, &config, old) : node_init(block, &config);
+	member->dead = false;
+	member->view = view;
+	member->deadline_us = 0;
+	free(old);
+	free(member->order);
+	free(member->names);
+	member->order = ranks;
+	member->names = names;
+	forget(wire, rank);
+}
+
+void lab_view(struct lab *lab, uint64_t view, const size_t *order, size_t count)
+{
+	for (size_t r = 0; r < count; r++)
+		if (!lab->members[order[r]].dead)
+			lab_enter(lab, order[r], view, order, count, NULL);
+	lab_pass(lab, 1000000);
+}
+
 void lab_offer(struct lab *lab, size_t rank, bool is_final)
 {
-	lab->members[rank].published = 0;
+	lab->members[rank].published = lab->members[rank].fetched = 0;
 	struct event event = {.kind = EVENT_OFFER,
 			      .offer = {.steps = 10, .tokens = 1000, .loss = 2.5 + (double)rank, .final = is_final}};
 	lab_event(lab, rank, event);

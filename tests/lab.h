@@ -22,6 +22,10 @@ struct lab_member {
 	enum verdict verdict;       /* of the last layer published */
 	uint64_t deadline_us;
 	bool dead;                  /* hears and says nothing */
+	uint64_t view;              /* number, 1 at first */
+	size_t *order;              /* of the view: index of the member with each rank */
+	const char **names;         /* the same for names */
+	size_t fetched;             /* layers, since the last lab_offer */
 	struct note notes[LAB_NOTES_MAX];
 	size_t note_count;
 };
@@ -31,6 +35,7 @@ struct lab {
 	size_t shards;              /* of a mesh: members of a replica, whose ranks follow each other; 1: no mesh */
 	struct lab_member *members; /* [count] */
 	uint64_t now_us;
+	size_t fanout;              /* of the views to come; 0: flat rings */
 	/* If set: called for each message before it is queued; false drops it. */
 	bool (*filter)(void *arg, uint32_t from, uint32_t to, const struct message *message);
 	void *filter_arg;
@@ -43,6 +48,13 @@ struct lab *lab_new(size_t count, const size_t *sizes, size_t layer_count, const
 /* A mesh of rows x shards members; each holds its pieces of layers of these sizes. */
 struct lab *lab_mesh(size_t rows, size_t shards, const size_t *sizes, size_t layer_count, const struct ring_settings *settings);
 void lab_free(struct lab *lab);
+/* A member goes on in another view, of the count members whose indices order tells: from the node that it has, or, with before, from a
+ * start of its daemon: what it knew (round, layer_rounds, since, is_outdated, settings) is taken from there. */
+void lab_enter(struct lab *lab, size_t rank, uint64_t view, const size_t *order, size_t count, const struct node_config *before);
+/* All members of a new view that are not dead enter it, and have a second to go on. */
+void lab_view(struct lab *lab, uint64_t view, const size_t *order, size_t count);
+/* Hash of a layer's anchor and momentum, as lab members tell it. */
+uint64_t lab_hash(const struct layer *layer);
 /* All daemons have been stopped and start again, between two rounds, on the memory of their layers; is_stale [count]: of
  * struct node_config. */
 void lab_restart(struct lab *lab, const bool *is_stale);

@@ -157,5 +157,24 @@ mutant_of_test "a sum begins with the own part" core/row.c \
 mutant_of_test "each offers when its own worker wants to" core/sync.c 's/(wants_offer \|= )(row_at.*SCALAR_STEP)/\1column == row->rank \&\& \2/' test_collective
 mutant_of_test "a chunk is sent before the neighbour has begun" core/collective.c 's/u64_min\(all->begun, right_begun\)/all->begun/' test_collective
 
+# ---- Councils, which have simulated worlds of their own ----
+mutant_of_test "a promise is said before the disk has it" core/council.c \
+	's/councillor_owe\(council, COUNCIL_DEBT_PROMISE, from, decree->relay, actions\);/{ struct decree said; say_promise(council, \&said); councillor_answer(council, decree, \&said, actions); }/' test_council
+mutant_of_test "a vote is said before the disk has it" core/council.c \
+	's/councillor_owe\(council, COUNCIL_DEBT_ACCEPTED, from, decree->relay, actions\);/{ struct decree said; say_accepted(council, \&said); councillor_answer(council, decree, \&said, actions); }/' test_council
+mutant_of_test "a quorum lacks one vote" core/roster.c 's/2 \* votes > roster->count/2 * (votes + 1) > roster->count/' test_council
+mutant_of_test "any half is a quorum" core/roster.c 's/ \&\& has\[roster->holder\]\)/)/' test_council
+mutant_of_test "what was accepted is not adopted" core/proposer.c 's/if \(decree->accepted_ballot > council->best_ballot\)/if (false)/' test_council_seeds
+mutant_of_test "the last told of is adopted" core/proposer.c 's/decree->accepted_ballot > council->best_ballot/decree->accepted_ballot != 0/' test_council_seeds
+mutant_of_test "answers of an old view count" core/council.c 's/\} else if \(decree->view == number\) \{/} else {/' test_council_seeds
+mutant_of_test "votes below a promise" core/vote.c 's/^\tif \(ballot < vote->promised\)/\tif (ballot < vote->accepted_ballot)/' test_council_seeds
+mutant_of_test "who has lost its disk votes" core/councillor.c 's/roster->seats\[rank\]\.disk == self->disk/true/' test_council_seeds
+mutant_of_test "a new start has no vote in its old seat" core/councillor.c 's/bool is_voter = is_in \|\|/bool is_voter = is_in; (void)/' test_council
+mutant_of_test "a joiner tells of a disk without a file" core/council.c 's/council->wants_in \&\& !council->is_on_disk/false/' test_council_seeds
+mutant_of_test "a view is not asked for" core/council.c 's/councillor_tell\(council, neighbours\[council->turn\+\+ % count\], \&decree, actions\);/council->turn++;/' test_council
+mutant_of_test "nobody passes on" core/councillor.c 's/council->doubts\[rank\]\.is_held \? next_relay/false ? next_relay/' test_council
+mutant_of_test "neighbours that do not hear each other stay so" core/seating.c 's/(place, neighbours\);)$/\1 count = 0;/' test_council
+mutant_of_test "the tie-holder is dropped" core/seating.c 's/table->candidates\[i - 1\]\.rank == table->seating->now->holder \|\| //' test_council_input
+
 echo "mutants: $lived lived"
 [ "$lived" = 0 ]

@@ -18,6 +18,8 @@ static int describe(size_t size, struct description *description, struct line *w
 		error = description_add_layer(description, "second", why);
 	if (!error)
 		error = description_add_tensor(description, "second.weight", &small, 1, why);
+	if (!error)
+		error = description_set_inner(description, 2, why);
 	return error ? error : description_set_config(description, "{\"hidden_size\": 1}", why);
 }
 
@@ -61,7 +63,7 @@ int owned_run_make_piece(struct owned_run *owned, size_t size, unsigned column, 
 	if (scratch_make(NULL) != 0)
 		return -1;
 	int length = snprintf(text, sizeof text,
-			      "[node]\nname = %c\nruntime_dir = %s\nstate_dir = %s\n[checkpoint]\nkeep = 2\n"
+			      "[node]\nname = %c\ncurve = no\nruntime_dir = %s\nstate_dir = %s\n[checkpoint]\nkeep = 2\n"
 			      "[mesh]\nshards = %u\n[members]\n", 'a' + (int)column, scratch_path(""), scratch_path(""), shards);
 	for (unsigned i = 0; i < shards; i++)
 		length += snprintf(text + length, sizeof text - (size_t)length, "%c = tcp://127.0.0.1:%u\n", 'a' + (int)i, 7001 + i);

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "daemon/checkpoint.h"
 #include "daemon/folder.h"
@@ -93,36 +91,17 @@ static long call_of(pid_t child)
 
 /* ---- What is on the disk ---- */
 
-static uint64_t hash_of(const char *name, uint64_t *ret_bytes)
-{
-	static char bytes[1 << 20];
-	FILE *file = fopen(scratch_path(name), "rb");
-	assert_non_null(file);
-	*ret_bytes = fread(bytes, 1, sizeof bytes, file);
-	fclose(file);
-	return XXH3_64bits(bytes, *ret_bytes);
-}
-
 /* The files of a checkpoint are those that its manifest names, to the bit, and the weights load. */
 static void assert_whole(const char *name)
 {
-	static const char *const files[] = {"config.json", "model.safetensors"};
 	static float values[SIZE];
-	char path[128], text[17], error[COMPLAINT_MAX];
-	snprintf(path, sizeof path, "checkpoints/%s/manifest.json", name);
-	json_t *manifest = json_load_file(scratch_path(path), 0, NULL);
-	assert_non_null(manifest);
-	for (size_t i = 0; i < 2; i++) {
-		uint64_t bytes;
-		const json_t *file = json_object_get(json_object_get(manifest, "files"), files[i]);
-		snprintf(path, sizeof path, "checkpoints/%s/%s", name, files[i]);
-		snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(path, &bytes));
-		assert_string_equal(json_string_value(json_object_get(file, "xxh3")), text);
-		assert_int_equal(json_integer_value(json_object_get(file, "bytes")), bytes);
-	}
-	json_decref(manifest);
-	struct tensorfolder *weights;
+	char path[128], error[COMPLAINT_MAX];
+	struct manifest manifest;
+	struct line why = {""};
 	snprintf(path, sizeof path, "checkpoints/%s", name);
+	assert_int_equal(manifest_check(scratch_path(path), &manifest, &why), 0);
+	assert_int_equal(manifest.file_count, 3);
+	struct tensorfolder *weights;
 	assert_int_equal(tensorfolder_open(scratch_path(path), &weights, error, sizeof error), 0);
 	assert_int_equal(tensorfolder_read(weights, "first.weight", (const uint64_t[]){1024, SIZE / 1024}, 2, values, error,
 					   sizeof error), 0);
@@ -204,7 +183,7 @@ static void killed_while_it_replaces_one_of_its_round_a_whole_one_stays(void **s
 	}
 }
 
-/* What is synced before the name stands: the model, its folder (twice: for its own rename and for all files), config and
+/* What is synced before the name stands: model and state, their folder (three times: for their renames and for all files), config and
  * manifest; afterwards the folder of checkpoints. */
 static void everything_is_synced_before_it_has_its_name(void **state)
 {
@@ -223,8 +202,8 @@ static void everything_is_synced_before_it_has_its_name(void **state)
 			before = syncs; /* of the last rename, in the end */
 	}
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_int_equal(before, 5);
-	assert_int_equal(syncs, 6);
+	assert_int_equal(before, 7);
+	assert_int_equal(syncs, 8);
 }
 
 /* ---- A disk that fails ---- */
@@ -234,15 +213,15 @@ static void everything_is_synced_before_it_has_its_name(void **state)
 static bool is_of_the_disk(long call)
 {
 	static const long calls[] = {SYS_write, SYS_fsync, SYS_rename, SYS_renameat, SYS_renameat2, SYS_mkdir, SYS_mkdirat,
-				     SYS_sync_file_range, SYS_utimensat};
+				     SYS_sync_file_range, SYS_utimensat, SYS_close};
 	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
 		if (call == calls[i])
 			return true;
 	return false;
 }
 
-/* Lets the number `at` of the writer's calls that go to the disk fail. Returns its exit status; *ret_failed: there was one. */
-static int fail_at(unsigned at, bool *ret_failed)
+/* Lets the number `at` of the writer's calls that go to the disk fail with `error`. Returns its exit status; *ret_failed: there was one. */
+static int fail_at(unsigned at, int error, bool *ret_failed)
 {
 	int status;
 	unsigned seen = 0;
@@ -253,7 +232,7 @@ static int fail_at(unsigned at, bool *ret_failed)
 		/* No call is made, and what it returns is an error. */
 		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, orig_rax), -1L), 0);
 		assert_true(writer_step(child, &status));
-		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, rax), (long)-EIO), 0);
+		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, rax), (long)-error), 0);
 	}
 	*ret_failed = seen > at;
 	return WEXITSTATUS(status);
@@ -262,15 +241,18 @@ static int fail_at(unsigned at, bool *ret_failed)
 static void disk_that_fails_at_any_call_leaves_the_old_or_the_new_one(void **state)
 {
 	(void)state;
-	bool has_failed = true;
-	unsigned refused = 0;
-	for (unsigned at = 0; has_failed; at++) {
-		int status = fail_at(at, &has_failed);
-		assert_string_equal(look(), status == 0 ? "round-000002" : "round-000001");
-		refused += status != 0;
-		forget("round-000002");
+	static const int errors[] = {EIO, ENOSPC};
+	for (size_t i = 0; i < 2; i++) {
+		bool has_failed = true;
+		unsigned refused = 0;
+		for (unsigned at = 0; has_failed; at++) {
+			int status = fail_at(at, errors[i], &has_failed);
+			assert_string_equal(look(), status == 0 ? "round-000002" : "round-000001");
+			refused += status != 0;
+			forget("round-000002");
+		}
+		assert_true(refused >= 14); /* folder, 4 files, their syncs, two closes, three renames */
 	}
-	assert_true(refused >= 9); /* folder, 3 files, their syncs, two renames */
 }
 
 #endif

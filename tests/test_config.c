@@ -22,6 +22,21 @@ static const char *write_file(const char *text)
 	return scratch_write("editd.conf", text, strlen(text));
 }
 
+/* What is installed on the machine of the test is no part of it. */
+static void write_no_keys(void)
+{
+	mkdir(scratch_path("editd.conf.d"), 0700);
+	scratch_write("editd.conf.d/keys.conf", "[node]\ncurve = no\n", 18);
+}
+
+static int make_folder(void **state)
+{
+	if (scratch_make(state) != 0)
+		return -1;
+	write_no_keys();
+	return 0;
+}
+
 /* Reads text; the line on failure is in why. */
 static int read_text(const char *text, struct config *ret_config)
 {
@@ -204,10 +219,57 @@ static void plain_tcp_beyond_this_host_must_be_asked_for_by_name(void **state)
 	(void)state;
 	struct config config;
 	refuses("[node]\nname = a\nlisten = tcp://*:7001\n" MEMBERS, EDIT_ERROR_INVALID,
-		": node.listen: tcp://*:7001 leaves this host unencrypted; set node.plain = anywhere");
+		": node.listen: tcp://*:7001 leaves this host unencrypted; make keys (`editctl keygen`), or set node.plain = anywhere");
 	refuses("[node]\nname = a\n" MEMBERS "c = tcp://10.0.0.1:7001\n", EDIT_ERROR_INVALID,
 		": members.c: tcp://10.0.0.1:7001 leaves this host unencrypted");
 	assert_int_equal(read_text("[node]\nname = a\nplain = anywhere\n" MEMBERS "c = tcp://10.0.0.1:7001\n", &config), 0);
+	config_close(&config);
+}
+
+#define KEYS(curve) "[node]\nname = a\ncurve = " curve "\nkeys = %s\n" MEMBERS "c = tcp://10.0.0.1:7001\n"
+
+/* With a folder of keys, which has a file in the place of the secret key or not. */
+static int read_with_keys(const char *format, bool has_secret, struct config *ret_config)
+{
+	char text[1000];
+	scratch_unlink("editd.conf.d/keys.conf");
+	scratch_unlink("keys/secret");
+	mkdir(scratch_path("keys"), 0700);
+	if (has_secret)
+		scratch_write("keys/secret", "", 0);
+	snprintf(text, sizeof text, format, scratch_path("keys"));
+	int error = read_text(text, ret_config);
+	write_no_keys();
+	return error;
+}
+
+static void frames_are_encrypted_if_there_is_a_secret_key_or_if_it_is_said(void **state)
+{
+	(void)state;
+	struct config config = {0};
+	static const struct { const char *format; bool has_secret; } yes[] = {
+		{KEYS("auto"), true}, {KEYS("yes"), true}, {KEYS("yes"), false}};
+	static const struct { const char *format; bool has_secret; } no[] = {{KEYS("auto"), false}, {KEYS("no"), true}, {KEYS("no"), false}};
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(read_with_keys(yes[i].format, yes[i].has_secret, &config), 0);
+		assert_true(config.is_encrypted);
+		config_close(&config);
+		assert_int_equal(read_with_keys(no[i].format, no[i].has_secret, &config), EDIT_ERROR_INVALID);
+		assert_non_null(strstr(why.text, "members.c: tcp://10.0.0.1:7001 leaves this host unencrypted"));
+	}
+}
+
+static void places_where_tools_may_come_in_are_checked(void **state)
+{
+	(void)state;
+	struct config config = {0};
+	refuses("[node]\nname = a\n[control]\nlisten = ipc:///x\n" MEMBERS, EDIT_ERROR_INVALID,
+		": control.listen: \"ipc:///x\" is not tcp://HOST:PORT");
+	refuses("[node]\nname = a\n[control]\nlisten = tcp://127.0.0.1:7001\n" MEMBERS, EDIT_ERROR_INVALID,
+		": control.listen: tcp://127.0.0.1:7001 is where the ring listens");
+	refuses("[node]\nname = a\n[control]\nread_group = no-such-group\n" MEMBERS, EDIT_ERROR_INVALID,
+		": control.read_group: \"no-such-group\" is no group of this host");
+	assert_int_equal(read_text("[node]\nname = a\n[control]\nlisten = tcp://*:7000\nread_group = root\n" MEMBERS, &config), 0);
 	config_close(&config);
 }
 
@@ -230,7 +292,7 @@ static void ring_is_a_mesh_of_one_column(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text("[node]\nname = b\n" FOUR, &config), 0);
 	assert_int_equal(config.shards, 1);
 	assert_int_equal(config.replicas, 4);
@@ -256,7 +318,7 @@ static void ring_of_rings_has_neighbours_in_its_group_and_across(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text("[node]\nname = b\n[ring]\nfanout = 2\n" FOUR, &config), 0);
 	assert_int_equal(config.fanout, 2);
 	assert_int_equal(config_neighbours(&config, ranks), 2);
@@ -273,7 +335,7 @@ static void places_follow_from_the_order_of_members_row_by_row(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	assert_int_equal(read_text(MESH("c"), &config), 0);
 	assert_int_equal(config.member_count, 4);
 	assert_int_equal(config.shards, 2);
@@ -312,7 +374,7 @@ static void neighbours_of_a_large_mesh_are_four(void **state)
 {
 	(void)state;
 	struct config config;
-	uint32_t ranks[CONFIG_NEIGHBOURS_MAX];
+	uint32_t ranks[ROAD_COUNT];
 	char text[1000] = "[node]\nname = m4\n[mesh]\nshards = 3\n[members]\n";
 	for (size_t i = 0; i < 9; i++)
 		snprintf(text + strlen(text), sizeof text - strlen(text), "m%zu = tcp://127.0.0.1:%zu\n", i, 7000 + i);
@@ -415,9 +477,9 @@ static void shard_addresses_that_cannot_be_are_refused(void **state)
 	refuses(MESH("a") "[node]\nshard_listen = tcp://127.0.0.1:8001\n", EDIT_ERROR_INVALID,
 		": node.shard_listen: nobody connects there, expected an address of a in [shard_addresses]");
 	refuses(SHARD_ADDRESSES("b = tcp://10.0.0.1:7001\n"), EDIT_ERROR_INVALID,
-		": shard_addresses.b: tcp://10.0.0.1:7001 leaves this host unencrypted; set node.plain = anywhere");
+		": shard_addresses.b: tcp://10.0.0.1:7001 leaves this host unencrypted; make keys");
 	refuses(SHARD_ADDRESSES("a = tcp://127.0.0.1:8001\n") "[node]\nshard_listen = tcp://*:8001\n", EDIT_ERROR_INVALID,
-		": node.shard_listen: tcp://*:8001 leaves this host unencrypted; set node.plain = anywhere");
+		": node.shard_listen: tcp://*:8001 leaves this host unencrypted; make keys");
 }
 
 static void missing_file_is_one_line(void **state)
@@ -444,6 +506,8 @@ int main(void)
 		cmocka_unit_test(members_that_cannot_be_are_refused),
 		cmocka_unit_test(what_only_the_whole_shows_is_refused),
 		cmocka_unit_test(plain_tcp_beyond_this_host_must_be_asked_for_by_name),
+		cmocka_unit_test(frames_are_encrypted_if_there_is_a_secret_key_or_if_it_is_said),
+		cmocka_unit_test(places_where_tools_may_come_in_are_checked),
 		cmocka_unit_test(ring_is_a_mesh_of_one_column),
 		cmocka_unit_test(ring_of_rings_has_neighbours_in_its_group_and_across),
 		cmocka_unit_test(places_follow_from_the_order_of_members_row_by_row),
@@ -456,5 +520,5 @@ int main(void)
 		cmocka_unit_test(shard_addresses_that_cannot_be_are_refused),
 		cmocka_unit_test(missing_file_is_one_line),
 	};
-	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+	return cmocka_run_group_tests(tests, make_folder, scratch_remove);
 }

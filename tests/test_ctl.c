@@ -131,6 +131,13 @@ static void command_lines_that_make_no_sense_exit_2(void **state)
 		{"peers", "--since", "3", NULL},
 		{"peers", "--last", "3", NULL},
 		{"peers", "--follow", NULL},
+		{"keygen", NULL},
+		{"keygen", "a", "b", NULL},
+		{"keygen", "a", "--watch", NULL},
+		{"status", "--out", "/x", NULL},
+		{"status", "--force", NULL},
+		{"status", "--host", "tcp://a:1", NULL},
+		{"status", "--host", "tcp://a:1", "--key", "/x", NULL},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -151,6 +158,30 @@ static void command_lines_are_read_in_any_order(void **state)
 	assert_true(arguments.timeout_s == 2);
 	assert_string_equal(arguments.socket_path, "/x/y.sock");
 	assert_int_equal(arguments.word_count, 0);
+}
+
+static void host_is_asked_unless_a_socket_is_named_after_it(void **state)
+{
+	char *host[] = {(char *)"editctl", (char *)"status", (char *)"--host=tcp://a:1", (char *)"--key=/k", NULL};
+	char *plain[] = {(char *)"editctl", (char *)"status", NULL};
+	char *named[] = {(char *)"editctl", (char *)"status", (char *)"-s", (char *)"/s", NULL};
+	struct arguments arguments;
+	(void)state;
+	setenv("EDITCTL_SERVER", "/p", 1);
+	arguments_parse(4, host, &arguments);
+	assert_string_equal(arguments.host, "tcp://a:1");
+	assert_string_equal(arguments.key_file, "/k");
+	assert_string_equal(arguments.server_file, "/p");
+	setenv("EDITCTL_HOST", "tcp://b:1", 1);
+	setenv("EDITCTL_KEY", "/e", 1);
+	arguments_parse(2, plain, &arguments);
+	assert_string_equal(arguments.host, "tcp://b:1");
+	assert_string_equal(arguments.key_file, "/e");
+	arguments_parse(4, named, &arguments);
+	assert_null(arguments.host);
+	unsetenv("EDITCTL_HOST");
+	unsetenv("EDITCTL_KEY");
+	unsetenv("EDITCTL_SERVER");
 }
 
 static void trace_takes_its_options_and_no_others_do(void **state)
@@ -320,6 +351,7 @@ int main(void)
 		cmocka_unit_test(numbers_of_the_command_line_are_checked_whole),
 		cmocka_unit_test(command_lines_that_make_no_sense_exit_2),
 		cmocka_unit_test(command_lines_are_read_in_any_order),
+		cmocka_unit_test(host_is_asked_unless_a_socket_is_named_after_it),
 		cmocka_unit_test(trace_takes_its_options_and_no_others_do),
 		cmocka_unit_test(watch_takes_no_word_that_is_not_a_number),
 		cmocka_unit_test(socket_comes_from_option_then_environment_then_default),

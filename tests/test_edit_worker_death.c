@@ -18,6 +18,7 @@
 #include "tests/scratch.h"
 #include "tests/worker_drive.h"
 #include "tests/worker_end.h"
+#include "worker/edit_worker_link.h"
 
 static struct worker_end end;
 
@@ -241,6 +242,51 @@ static void worker_that_died_before_it_was_ready_is_not_resumed(void **state)
 	edit_worker_free(worker);
 }
 
+/* A replica of one node that says it is cut: it is only asked what it does without its daemon. */
+static struct edit_worker *worker_of_a_mesh_without_its_daemon(void)
+{
+	struct edit_worker *worker = worker_begin(end.socket_path);
+	worker->segment.shards = 2;
+	worker_end_kill(&end);
+	return worker;
+}
+
+static void end_worker(struct edit_worker *worker)
+{
+	worker->segment.shards = 1;
+	edit_worker_free(worker);
+	worker_end_start(&end);
+}
+
+static void worker_of_a_mesh_ends_with_its_daemon(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_of_a_mesh_without_its_daemon();
+	assert_int_equal(link_poll(worker), EDIT_WORKER_SYSTEM);
+	assert_string_equal(edit_worker_error(worker),
+			    "the daemon of a mesh has ended; start the worker anew, it goes on from the last round");
+	end_worker(worker);
+}
+
+static void worker_of_a_mesh_that_is_told_to_stop_does_though_its_daemon_went_first(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_of_a_mesh_without_its_daemon();
+	edit_worker_interrupt(worker);
+	assert_int_equal(link_poll(worker), EDIT_WORKER_OK);
+	assert_true(link_is_stopped(worker));
+	end_worker(worker);
+}
+
+static void run_of_a_mesh_that_has_ended_stays_so_without_the_daemon(void **state)
+{
+	(void)state;
+	struct edit_worker *worker = worker_of_a_mesh_without_its_daemon();
+	atomic_store(&worker->segment.header->stop, 1);
+	assert_int_equal(link_poll(worker), EDIT_WORKER_OK);
+	end_worker(worker);
+}
+
 #define END_TEST(name) cmocka_unit_test_setup_teardown(name, end_start, end_stop)
 
 int main(void)
@@ -254,6 +300,9 @@ int main(void)
 		END_TEST(torn_layer_gets_its_anchor_and_a_fresh_inner_state),
 		END_TEST(worker_killed_in_a_repeated_step_is_torn_too),
 		END_TEST(worker_that_died_before_it_was_ready_is_not_resumed),
+		END_TEST(worker_of_a_mesh_ends_with_its_daemon),
+		END_TEST(worker_of_a_mesh_that_is_told_to_stop_does_though_its_daemon_went_first),
+		END_TEST(run_of_a_mesh_that_has_ended_stays_so_without_the_daemon),
 	};
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

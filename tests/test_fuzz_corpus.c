@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/manifest.h"
 #include "proto/codec.h"
 #include "tests/fuzz/target.h"
 #include "worker/complain.h"
@@ -76,6 +77,8 @@ static void files_replay(void **state)
 	replay("weights", target_weights, 3);
 	replay("config", target_config, 1);
 	replay("tokens", target_tokens, 4);
+	replay("manifest", target_manifest, 1);
+	replay("snapshot", target_snapshot, 1);
 }
 
 /* The corpus is worth something only while its good messages are good: each kind is accepted. */
@@ -121,6 +124,35 @@ static void corpus_has_good_files_of_every_kind(void **state)
 		fail_msg("%s", error);
 }
 
+static size_t read_good(const char *target, char bytes[4096])
+{
+	char path[128];
+	snprintf(path, sizeof(path), "tests/fuzz/corpus/%s/good", target);
+	FILE *file = fopen(path, "rb");
+	assert_non_null(file);
+	size_t size = fread(bytes, 1, 4096, file);
+	fclose(file);
+	return size;
+}
+
+static void corpus_has_a_good_checkpoint(void **state)
+{
+	(void)state;
+	char bytes[4096];
+	struct line why = {""};
+	struct manifest manifest;
+	struct snapshot snapshot;
+	size_t size = read_good("manifest", bytes);
+	if (manifest_read(bytes, size, &manifest, &why))
+		fail_msg("%s", why.text);
+	size = read_good("snapshot", bytes);
+	if (snapshot_read(bytes, size, 1, &snapshot, &why))
+		fail_msg("%s", why.text);
+	assert_int_equal(snapshot.step, 20);
+	assert_true(snapshot.settings.value[SYNC_INTERVAL] == 5);
+	snapshot_free(&snapshot);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,6 +163,7 @@ int main(void)
 		cmocka_unit_test(files_replay),
 		cmocka_unit_test(corpus_has_a_good_message_of_every_kind),
 		cmocka_unit_test(corpus_has_good_files_of_every_kind),
+		cmocka_unit_test(corpus_has_a_good_checkpoint),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

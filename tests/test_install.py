@@ -106,17 +106,31 @@ class Install(unittest.TestCase):
         self.assertEqual([name for name in names if not name.startswith("edit_worker_")], [])
         self.assertIn("edit_worker_attach", names)
 
+    def check_with_keys(self, name, text):
+        """Whether a config of members a, b and c is right on a, once each has keys and before."""
+        keys, path = os.path.join(self.root, name + ".keys"), os.path.join(self.root, name + ".conf")
+        os.mkdir(path + ".d")
+        for file, content in ((path, text), (path + ".d/keys.conf", f"[node]\nkeys = {keys}\n")):
+            with open(file, "w", encoding="utf-8") as opened:
+                opened.write(content)
+        check = (self.in_prefix("bin/editd"), "--check-config", "--config", path)
+        status, line = run(*check)
+        self.assertEqual(status, 2)
+        self.assertIn("leaves this host unencrypted; make keys (`editctl keygen`)", line)
+        for member in "abc":
+            folder = keys if member == "a" else os.path.join(self.root, name + member)
+            self.assertEqual(run(self.in_prefix("bin/editctl"), "keygen", member, "--out", folder)[0], 0)
+            if member != "a":
+                shutil.copy(os.path.join(folder, member + ".pub"), keys)
+        self.assertEqual(run(*check), (0, "config ok\n"))
+
     def test_example_of_a_config_is_valid(self):
-        self.assertEqual(run(self.in_prefix("bin/editd"), "--check-config", "--config",
-                             self.in_prefix("share/doc/editd/examples/editd.conf"))[0], 0)
+        with open(self.in_prefix("share/doc/editd/examples/editd.conf"), encoding="utf-8") as file:
+            self.check_with_keys("example", file.read())
 
     def test_config_that_the_readme_shows_is_valid(self):
         with open(self.in_prefix("share/doc/editd/README.md"), encoding="utf-8") as file:
-            shown = re.search(r"```ini\n(.*?)```", file.read(), re.S)[1]
-        path = os.path.join(self.root, "shown.conf")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(shown)
-        self.assertEqual(run(self.in_prefix("bin/editd"), "--check-config", "--config", path), (0, "config ok\n"))
+            self.check_with_keys("shown", re.search(r"```ini\n(.*?)```", file.read(), re.S)[1])
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ static void layout_is_as_documented(void **state)
 	segment_make(&segment);
 	const struct segment_header *header = segment.header;
 	assert_memory_equal(header, "EDITSEG1", 8);
-	assert_int_equal(header->version, 3);
+	assert_int_equal(header->version, 4);
 	assert_int_equal(header->layer_count, 3);
 	assert_int_equal(header->layers_offset, 4096);
 	assert_int_equal(header->steps_offset, 4096 + 3 * sizeof(struct segment_layer));
@@ -100,8 +100,8 @@ static void words_lie_where_the_document_says(void **state)
 	assert_int_equal(offsetof(struct segment_header, gradients), 156);
 	assert_int_equal(offsetof(struct segment_header, handed_step), 224);
 	assert_int_equal(offsetof(struct segment_header, inner_step), 256);
-	assert_int_equal(offsetof(struct segment_header, epoch), 160);
-	assert_int_equal(offsetof(struct segment_header, summed), 184);
+	assert_int_equal(offsetof(struct segment_header, sum), 160);
+	assert_int_equal(offsetof(struct segment_header, summed), 176);
 	assert_int_equal(offsetof(struct segment_header, sums), 288);
 	assert_int_equal(offsetof(struct segment_header, calls), 320);
 	assert_int_equal(sizeof(struct segment_call), 64);

@@ -174,6 +174,48 @@ static void damaged_files_are_refused_at_any_length(void **context)
 	scratch_unlink("state");
 }
 
+/* Whether the byte at `offset` is one that the state stands on: not one that only fills up to a multiple of 64. */
+static bool means_something(const struct state *state, size_t offset)
+{
+	const char *base = state->mapping.base, *at = base + offset;
+	const char *layers = (const char *)state->layers;
+	if (offset < sizeof(struct state_head) || (at >= layers && at < layers + LAYERS * sizeof(struct state_layer)))
+		return true;
+	for (size_t i = 0; i < LAYERS; i++) {
+		const char *anchor = (const char *)state->places[i].anchor, *momentum = (const char *)state->places[i].momentum;
+		size_t bytes = state->places[i].size * sizeof(float);
+		if ((at >= anchor && at < anchor + bytes) || (at >= momentum && at < momentum + bytes))
+			return true;
+	}
+	return false;
+}
+
+static void byte_that_is_damaged_is_never_believed(void **context)
+{
+	(void)context;
+	struct description description = describe();
+	struct state state = make(&description);
+	uint64_t round, hash;
+	commit_round(&state, 1, LAYERS);
+	size_t refused = 0;
+	for (size_t i = 0; i < state.mapping.size_bytes; i++) {
+		unsigned char *byte = (unsigned char *)state.mapping.base + i;
+		*byte ^= 0x40;
+		assert_int_equal(reopen(&description, HASH), means_something(&state, i) ? EDIT_ERROR_MALFORMED : 0);
+		refused += means_something(&state, i);
+		*byte ^= 0x40;
+	}
+	assert_true(refused > sizeof(struct state_head) + LAYERS * sizeof(struct state_layer));
+	assert_true(state_look(path(), &round, &hash));
+	assert_int_equal(round, 1);
+	assert_int_equal(hash, state_anchor_hash(&state));
+	state.head->run.offer_step ^= 1;
+	assert_false(state_look(path(), &round, &hash));
+	state_close(&state);
+	description_fini(&description);
+	scratch_unlink("state");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +224,7 @@ int main(void)
 		cmocka_unit_test(layer_that_was_being_changed_is_named),
 		cmocka_unit_test(state_in_the_middle_of_a_round_is_told),
 		cmocka_unit_test(state_of_another_run_is_refused),
+		cmocka_unit_test(byte_that_is_damaged_is_never_believed),
 		cmocka_unit_test(damaged_files_are_refused_at_any_length),
 	};
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -46,7 +46,8 @@ GOOD = {
     "worker/llama.c": source('"worker/llama.h"'),
     "sim/world.c": source('"worker/llama.h"'),
     "ctl/client.c": source("<zmq.h>"),
-    "tests/test_ring.c": source("<zmq.h>", '"worker/llama.h"'),
+    "tests/test_ring.c": source("<zmq.h>", '"worker/llama.h"', body="static void ring_closes(void **state)\n{\n}\n"),
+    "docs/faults.md": "`test_ring: ring_closes`\n",
     "tools/draw.sh": "#!/bin/sh\n# Purpose.\necho drawn\n",
 }
 
@@ -87,6 +88,8 @@ BAD = {
     "path_of_the_temporary_folder": ("tools/draw.sh", "#!/bin/sh\n# P.\necho >/tm" + "p/x\n", "does not belong"),
     "work_is_left_to_do": ("core/ring.c", source(body="/* TO" + "DO */\n"), "does not belong"),
     "shell_does_not_parse": ("tools/draw.sh", "#!/bin/sh\n# P.\nif then\n", "sh -n"),
+    "fault_is_shown_by_a_test_that_is_not_there": ("docs/faults.md",
+                                                   "| x | y | `test_ring: ring_is_round` |\n", "no test ring_is_round"),
     "python_does_not_compile": ("tools/draw.py", '"""P."""\ndef f(:\n', "not Python"),
 }
 

@@ -48,7 +48,7 @@ class Member:
         self.test = test
         for part in ("run", "state"):
             os.makedirs(os.path.join(self.folder, part))
-        lines = ["[node]", f"name = {name}", "run = test", f"runtime_dir = {self.folder}/run",
+        lines = ["[node]", f"name = {name}", "curve = no", "run = test", f"runtime_dir = {self.folder}/run",
                  f"state_dir = {self.folder}/state", "[members]",
                  *(f"{other} = tcp://127.0.0.1:{port}" for other, port in members.items()),
                  "[sync]", f"interval = {interval}"]

@@ -36,7 +36,7 @@ INCLUDE_LAW = {
 
 # Outside headers and the only files that may know them; tests may know all.
 CONFINED = {
-    r"zmq\.h": r"daemon/(transport|control)\.c|ctl/client\.c",
+    r"zmq\.h": r"daemon/(transport|dealer|socket|handshake|zap|keyring|control)\.c|ctl/(client|remote|keygen)\.c",
     r"protobuf-c/.*|.*\.pb-c\.h": r"proto/(control_)?codec\w*\.[ch]|daemon/(control|answer)\w*\.[ch]|ctl/\w+\.[ch]",
     r"cblas\.h": r"worker/kernels\w*\.c",
     r"sys/mman\.h": r"proto/mapping\.c",
@@ -312,8 +312,18 @@ def law_script(tree):
                 yield path, error.lineno or 1, f"not Python: {error.msg}"
 
 
+def law_shown(tree):
+    """A test that docs/faults.md names is there."""
+    for number, line in enumerate(tree.files.get("docs/faults.md", "").split("\n"), 1):
+        for program, test in re.findall(r"`(test_\w+(?:\.py)?): (\w+)`", line):
+            name = program if program.endswith(".py") else program + ".c"
+            text = tree.files.get("tests/" + name) or tree.files.get("tests/system/" + name, "")
+            if not re.search(rf"\b{test}\b", text):
+                yield "docs/faults.md", number, f"no test {test} in {name}"
+
+
 LAWS = [law_script, law_include, law_circle, law_confined, law_length, law_purpose, law_contract, law_dead,
-        law_workplace]
+        law_workplace, law_shown]
 
 
 def faults(root, archive=None):

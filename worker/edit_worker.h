@@ -23,8 +23,9 @@
  *
  * Functions return 0 or a negative EDIT_WORKER_... code; edit_worker_error() then tells what happened in one line.
  * One thread uses a worker at a time (but see edit_worker_interrupt). Death of the daemon is not an error: calls
- * wait, reconnect when it is back, and go on. Death of the worker is not one either: theta, inner state and step
- * stay in the segment, and the next edit_worker_attach resumes there. */
+ * wait, reconnect when it is back, and go on (but where the replica is cut over several nodes: there they return
+ * EDIT_WORKER_SYSTEM, and the next worker goes on from the last round). Death of the worker is not one either: theta,
+ * inner state and step stay in the segment, and the next edit_worker_attach resumes there. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,7 +46,7 @@ enum edit_worker_result {
 	EDIT_WORKER_INVALID = -1,     /* a call out of order, or an argument that cannot be */
 	EDIT_WORKER_UNREACHABLE = -3, /* no daemon on the socket within the time given */
 	EDIT_WORKER_REFUSED = -4,     /* the daemon will not have this worker (text says why) */
-	EDIT_WORKER_SYSTEM = -5       /* a system call failed (text says which) */
+	EDIT_WORKER_SYSTEM = -5       /* a system call failed (text says which); the daemon of a cut replica has ended */
 };
 
 struct edit_worker;

@@ -275,9 +275,15 @@ static int bells_take(struct edit_worker *worker)
 	return EDIT_WORKER_OK;
 }
 
-/* A try to connect again; that the daemon is not back yet is no failure, and neither is an interrupt. */
+/* A try to connect again; that the daemon is not back yet is no failure, and neither is an interrupt. In a mesh there is no way
+ * back: the next daemon begins the replica again from the last round, and what this worker waits for will not come. */
 static int link_return(struct edit_worker *worker)
 {
+	if (mesh_is_cut(worker) && !worker->is_finished && !link_is_stopped(worker)) {
+		line_fail(&worker->error, EDIT_ERROR_LOST,
+			  "the daemon of a mesh has ended; start the worker anew, it goes on from the last round");
+		return EDIT_WORKER_SYSTEM;
+	}
 	int result = link_try(worker, LINK_FOREVER);
 	return result == EDIT_WORKER_UNREACHABLE || result == EDIT_WORKER_STOP ? EDIT_WORKER_OK : result;
 }

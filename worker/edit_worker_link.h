@@ -40,7 +40,7 @@ struct edit_worker {
 	bool has_ended;           /* the round that no step follows is complete */
 	/* of a mesh */
 	struct edit_worker_slot slots[SEGMENT_SLOT_COUNT]; /* theta, then a gradient */
-	uint64_t calls, epoch;    /* collectives asked for; the daemon that was asked */
+	uint64_t calls;           /* collectives asked for */
 	unsigned *sequence, *recorded; /* [sequence_room] layers acquired in the last step, and in this one */
 	size_t sequence_count, recorded_count, sequence_room;
 	uint64_t *gradient_step;  /* [segment.layer_count] step, from 1, that the layer's gradient is of */
@@ -59,6 +59,9 @@ bool worker_has_layer(const struct edit_worker *worker, unsigned layer);
 bool worker_is_handing(const struct edit_worker *worker);
 /* Waits until the daemon has handed a layer back; the time counts as exposed. EDIT_WORKER_OK, _STOP, or what link_wait returns. */
 int worker_await_layer(struct edit_worker *worker, unsigned layer);
+
+/* Whether the replica is cut over several nodes. */
+static inline bool mesh_is_cut(const struct edit_worker *worker) { return worker->segment.shards > 1; }
 
 /* Never; for deadlines in monotonic microseconds. */
 #define LINK_FOREVER UINT64_MAX
@@ -81,7 +84,7 @@ void link_ring(struct edit_worker *worker, enum segment_bell_kind kind, uint64_t
 void link_tell(struct edit_worker *worker);
 
 /* Waits a moment: until the daemon rings, up to a quarter of a second; connects again if need be. EDIT_WORKER_OK
- * (look again), _REFUSED or _SYSTEM. */
+ * (look again), _REFUSED or _SYSTEM (also: the daemon of a mesh has ended). */
 int link_wait(struct edit_worker *worker);
 
 /* Takes what was rung meanwhile, without waiting; if there is no connection, one try to make one. Results as

@@ -37,22 +37,12 @@ static uint64_t load(const _Atomic uint64_t *word)
 /* Waits until a word of the daemon holds this number; the time is added to *waited_us if that is given. */
 static int await(struct edit_worker *worker, const _Atomic uint64_t *word, uint64_t number, _Atomic uint64_t *waited_us)
 {
-	const struct segment_header *header = worker->segment.header;
 	if (load(word) == number)
 		return EDIT_WORKER_OK;
 	uint64_t begin_us = link_now_us(), before_us = waited_us ? atomic_load_explicit(waited_us, memory_order_relaxed) : 0;
 	int result = EDIT_WORKER_OK;
-	while (!result && load(word) != number) {
+	while (!result && load(word) != number)
 		result = link_is_stopped(worker) ? EDIT_WORKER_STOP : link_wait(worker);
-		uint64_t epoch = load(&header->epoch);
-		if (worker->epoch == 0)
-			worker->epoch = epoch;
-		if (!result && worker->epoch != epoch) {
-			line_fail(&worker->error, EDIT_ERROR_LOST,
-				  "the daemon was restarted in the middle of a step of a mesh; start the worker anew");
-			result = EDIT_WORKER_SYSTEM;
-		}
-	}
 	if (waited_us)
 		atomic_store_explicit(waited_us, before_us + (link_now_us() - begin_us), memory_order_relaxed);
 	return result;

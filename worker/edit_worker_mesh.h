@@ -11,8 +11,6 @@
 int mesh_open(struct edit_worker *worker);
 void mesh_close(struct edit_worker *worker);
 
-static inline bool mesh_is_cut(const struct edit_worker *worker) { return worker->segment.shards > 1; }
-
 /* The layer's own piece is here: gathers the whole, and asks for the one that was acquired next in the last step. */
 int mesh_acquire(struct edit_worker *worker, unsigned layer);
 void mesh_release(struct edit_worker *worker, unsigned layer);

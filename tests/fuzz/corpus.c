@@ -204,6 +204,22 @@ static void files_write(void)
 	file_write("tokens", "u32", "\3\1\1\0\0\0\0\0\1\0\0\0\2\0\0\0", 16);
 }
 
+/* Texts that a daemon reads in a checkpoint, of one layer. */
+static void checkpoint_write(void)
+{
+	static const char manifest[] =
+		"{\"format\": 1, \"run\": \"run\", \"member\": \"a\", \"view\": 1, \"round\": 4, \"column\": 1, \"shards\": 2, \"files\": "
+		"{\"piece-2-of-2.safetensors\": {\"bytes\": 168, \"xxh3\": \"00e5e37fa4bfb72d\"}, \"state.safetensors\": {\"bytes\": 5000, "
+		"\"xxh3\": \"0123456789abcdef\"}}, \"layers\": [{\"name\": \"block 0\", \"elements\": 4, \"xxh3\": \"00e5e37fa4bfb72d\"}]}";
+	static const char state[] =
+		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"inner_step\":0,"
+		"\"worker_restarts\":0,\"sync_us\":9,\"has_inner\":true,\"finished\":false,\"is_averaging\":false,\"settings\":"
+		"{\"sync.interval\":5.0,\"outer.lr\":0.80000000000000004},\"layers\":[{\"elements\":4,\"xxh3\":\"00e5e37fa4bfb72d\",\"count\":4,"
+		"\"mean\":0.25,\"var\":0.001,\"streak\":0,\"interval\":5.0}]}   ";
+	file_write("manifest", "good", manifest, sizeof(manifest) - 1);
+	file_write("snapshot", "good", state, sizeof(state) - 1);
+}
+
 int main(int count, char **words)
 {
 	if (count != 2) {
@@ -220,5 +236,6 @@ int main(int count, char **words)
 	description_write();
 	segment_write();
 	files_write();
+	checkpoint_write();
 	return 0;
 }

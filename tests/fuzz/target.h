@@ -22,5 +22,8 @@ int target_weights(const uint8_t *data, size_t size);
 int target_config(const uint8_t *data, size_t size);
 /* Training data: four bytes of options, then the file; what opens is sampled. */
 int target_tokens(const uint8_t *data, size_t size);
+/* The manifest of a checkpoint, and the text of its state, of 0 to 2 layers. */
+int target_manifest(const uint8_t *data, size_t size);
+int target_snapshot(const uint8_t *data, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Fuzz targets for the files that a worker reads: see target.h. The bytes become a file in memory, because the readers take
+/* Fuzz targets for the files that a worker, or a daemon that restarts, reads: see target.h. The bytes become a file in memory, because the readers take
  * paths. */
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/manifest.h"
 #include "tests/fuzz/target.h"
 #include "worker/complain.h"
 #include "worker/corpus.h"
@@ -105,5 +106,43 @@ int target_tokens(const uint8_t *data, size_t size)
 			CHECK(tokens[i] < options.vocab_size);
 	}
 	corpus_close(&corpus);
+	return 0;
+}
+
+int target_manifest(const uint8_t *data, size_t size)
+{
+	struct manifest manifest;
+	struct line why = {""};
+	if (manifest_read((const char *)data, size, &manifest, &why)) {
+		check_complaint(why.text);
+		return 0;
+	}
+	CHECK(text_is_name(manifest.run));
+	CHECK(text_is_name(manifest.member));
+	CHECK(manifest.shards >= 1);
+	CHECK(manifest.column < manifest.shards);
+	CHECK(manifest.file_count >= 1);
+	CHECK(manifest.file_count <= MANIFEST_FILES_MAX);
+	for (size_t i = 0; i < manifest.file_count; i++)
+		CHECK(!strchr(manifest.files[i].name, '/'));
+	return 0;
+}
+
+int target_snapshot(const uint8_t *data, size_t size)
+{
+	struct snapshot snapshot;
+	struct line why = {""};
+	for (size_t layer_count = 0; layer_count < 3; layer_count++) {
+		if (snapshot_read((const char *)data, size, layer_count, &snapshot, &why)) {
+			check_complaint(why.text);
+			continue;
+		}
+		CHECK(snapshot.layer_count == layer_count);
+		for (size_t i = 0; i < RING_SETTING_COUNT; i++)
+			CHECK(setting_holds(i, snapshot.settings.value[i]));
+		for (size_t i = 0; i < layer_count; i++)
+			CHECK(snapshot.layers[i].detector.var >= 0);
+		snapshot_free(&snapshot);
+	}
 	return 0;
 }

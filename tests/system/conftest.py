@@ -23,6 +23,7 @@ name = {name}
 run = test
 runtime_dir = {folder}/run
 state_dir = {folder}/state
+keys = {folder}/keys
 {node}
 [sync]
 interval = {interval}

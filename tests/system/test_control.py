@@ -1,5 +1,6 @@
 """Steering a ring of real daemons: changes reach all members at one round, or none."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -93,7 +94,7 @@ def test_pause_between_any_two_steps_leaves_no_round_begun(ring):
 def test_checkpoint_that_cannot_be_written_ends_the_wait_with_its_reason(ring):
     r = running(ring, 2)
     node = r.nodes[0]
-    (node.folder / "state").rmdir()
+    shutil.rmtree(node.folder / "state")
     (node.folder / "state").write_text("a file, where a folder should be")
     answer = node.ctl("checkpoint", "--wait", "--timeout", 20, status=1)
     change = answer["changes"][0]

@@ -247,6 +247,19 @@ def test_frozen_daemon_stalls_the_mesh_until_it_goes_on(ring):
     assert all(node.status()["healthy"] for node in r.nodes)
 
 
+def check_that_all_go_on(r, data):
+    """All daemons and workers are gone and started again: they go on from one round, to the end."""
+    r.start()
+    r.start_training(data, "--steps", 400)
+    for node in r.nodes:
+        wait_until(lambda n=node: "goes on at step" in n.worker_text(), 10, lambda n=node: (n.worker_text(), n.log()))
+    steps = {int(re.search(r"goes on at step (\d+)", node.worker_text())[1]) for node in r.nodes}
+    assert len(steps) == 1 and min(steps) >= 4 * 5 and min(steps) % 5 == 0, steps
+    r.wait_until_finished()
+    r.check_hashes()
+    assert {(node.status()["step"], node.status()["round"]) for node in r.nodes} == {(400, 80)}
+
+
 @pytest.mark.parametrize("part", ["daemon", "worker"])
 def test_mesh_that_lost_a_part_goes_on_from_the_last_round_when_all_are_started_again(ring, data, part):
     r = ring(4, shards=2)
@@ -266,15 +279,23 @@ def test_mesh_that_lost_a_part_goes_on_from_the_last_round_when_all_are_started_
         for process in (node.worker, node.daemon):
             process.kill()
             process.wait()
+    check_that_all_go_on(r, data)
+
+
+def test_workers_of_a_mesh_end_with_their_daemons_and_new_ones_go_on(ring, data):
+    r = ring(4, shards=2)
+    for node in r.nodes:
+        node.configure(node=QUICK)
     r.start()
     r.start_training(data, "--steps", 400)
+    r.nodes[0].wait_for_round(4)
     for node in r.nodes:
-        wait_until(lambda n=node: "goes on at step" in n.worker_text(), 10, lambda n=node: (n.worker_text(), n.log()))
-    steps = {int(re.search(r"goes on at step (\d+)", node.worker_text())[1]) for node in r.nodes}
-    assert len(steps) == 1 and min(steps) >= 4 * 5 and min(steps) % 5 == 0, steps
-    r.wait_until_finished()
-    r.check_hashes()
-    assert {(node.status()["step"], node.status()["round"]) for node in r.nodes} == {(400, 80)}
+        node.daemon.kill()
+        node.daemon.wait()
+    for node in r.nodes:
+        assert node.worker.wait(timeout=10) == 1
+        assert "the daemon of a mesh has ended; start the worker anew" in node.worker_text()
+    check_that_all_go_on(r, data)
 
 
 # ---- Bad input ----

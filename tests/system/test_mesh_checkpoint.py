@@ -52,7 +52,7 @@ def test_pieces_of_any_replica_make_the_model(ring, tmp_path, tied):
         manifest = json.loads((folder / "manifest.json").read_text())
         assert [manifest[key] for key in ("round", "row", "column", "shards")] == [12, rank // 2, rank % 2, 2]
         assert sorted(path.name for path in folder.iterdir()) == [
-            "config.json", "manifest.json", f"piece-{rank % 2 + 1}-of-2.safetensors"]
+            "config.json", "manifest.json", f"piece-{rank % 2 + 1}-of-2.safetensors", "state.safetensors"]
 
     # The replicas' pieces are the same bytes, so it does not matter whose are taken.
     for column in range(2):

@@ -111,10 +111,11 @@ def test_checkpoint_at_the_end_is_whole(ring):
     node = r.nodes[0]
     node.wait_for_log("checkpoint of round 4")
     folder = node.folder / "state/checkpoints/round-000004"
-    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "manifest.json", "model.safetensors"]
+    assert sorted(p.name for p in folder.iterdir()) == ["config.json", "manifest.json", "model.safetensors", "state.safetensors"]
     assert json.loads((folder / "config.json").read_text()) == {"probe": True}
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["round"] == 4 and manifest["run"] == "test"
-    assert manifest["files"]["model.safetensors"]["bytes"] == (folder / "model.safetensors").stat().st_size
+    for name in ("model.safetensors", "state.safetensors"):
+        assert manifest["files"][name]["bytes"] == (folder / name).stat().st_size
     assert [layer["xxh3"] for layer in manifest["layers"]] == r.check_hashes()
     assert node.status()["checkpoint"] == str(folder)

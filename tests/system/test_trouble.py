@@ -270,21 +270,22 @@ def test_run_that_has_ended_is_so_after_a_restart_too(ring, again):
         assert len(hashes) == 3
 
 
-def test_run_that_begins_anew_beside_a_checkpoint_says_so(ring):
+def test_run_of_another_name_begins_anew_beside_checkpoints_and_says_so(ring):
     r = ring(1)
     node = r.nodes[0]
-    for begins_anew in (False, False, True):
-        if begins_anew:  # as after a loss of power
+    for name in ("test", "test", "other"):
+        if name == "other":
             for file in (node.folder / "run").iterdir():
                 file.unlink()
-        before = node.log().count("begins anew") if node.starts else 0
+            node.config.write_text(node.config.read_text().replace("run = test", "run = other"))
         node.start()
         node.start_worker("--steps", 20)
         r.wait_until_finished()
         node.wait_for_log("checkpoint of round 4")
         node.worker.wait(10)
         node.stop()
-        assert node.log().count("begins anew") == before + begins_anew
+        assert node.log().count("begins anew") == (name == "other")
+    assert f"{node.folder}/state/checkpoints/round-000004 is of run test, not other" in node.log()
     assert f"not from the checkpoint {node.folder}/state/checkpoints/round-000004; to go on from it" in node.log()
 
 

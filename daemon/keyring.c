@@ -1,0 +1,168 @@
+/* Reads the folder of keys and checks that it is whole: a ring does not start with half of its keys. */
+
+#include "daemon/keyring.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+enum { KEY_PATH_MAX = SETTING_TEXT_MAX + 2 * TEXT_NAME_MAX };
+
+/* FOLDER/NAME.pub into path. */
+static void public_path(const struct config *config, const char *name, char path[KEY_PATH_MAX])
+{
+	snprintf(path, KEY_PATH_MAX, "%s/%s" KEYFILE_ENDING, config_text(config, NODE_KEYS), name);
+}
+
+static int read_own(struct keyring *keyring, const struct config *config, struct line *why)
+{
+	char path[KEY_PATH_MAX], written[KEY_BYTES];
+	const char *name = config->names[config->rank];
+	snprintf(path, sizeof path, "%s/" KEYFILE_SECRET, config_text(config, NODE_KEYS));
+	int error = keyfile_read_secret(path, keyring->secret_key, why);
+	if (error == EDIT_ERROR_UNKNOWN)
+		return line_fail(why, EDIT_ERROR_INVALID, "%s: no secret key of %s there; `editctl keygen %s --out %s` makes one", path, name,
+				 name, config_text(config, NODE_KEYS));
+	if (error)
+		return error;
+	if (zmq_curve_public(keyring->public_key, keyring->secret_key) != 0)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "%s: no public key can be made of it (%s)", path, zmq_strerror(errno));
+	/* Not needed here, but if it is here, it is what others were given. */
+	public_path(config, name, path);
+	error = keyfile_read_public(path, false, written, NULL, why);
+	if (error == EDIT_ERROR_UNKNOWN)
+		return 0;
+	if (!error && strcmp(written, keyring->public_key) != 0)
+		error = line_fail(why, EDIT_ERROR_INVALID,
+				  "%s: not the public key of the secret one beside it; is node.name = %s right, and was this file not copied over?",
+				  path, name);
+	return error;
+}
+
+static int read_members(struct keyring *keyring, const struct config *config, struct line *why)
+{
+	char path[KEY_PATH_MAX];
+	uint32_t missing = 0, first = 0;
+	keyring->member_keys = calloc(config->member_count, sizeof *keyring->member_keys);
+	if (!keyring->member_keys)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	keyring->member_count = config->member_count;
+	memcpy(keyring->member_keys[config->rank], keyring->public_key, KEY_BYTES);
+	for (uint32_t rank = 0; rank < config->member_count; rank++) {
+		if (rank == config->rank)
+			continue;
+		public_path(config, config->names[rank], path);
+		int error = keyfile_read_public(path, false, keyring->member_keys[rank], NULL, why);
+		if (error && error != EDIT_ERROR_UNKNOWN)
+			return error;
+		if (error && missing++ == 0)
+			first = rank;
+		for (uint32_t other = 0; !error && other < config->member_count; other++)
+			if (other != rank && (other < rank || other == config->rank) &&
+			    strcmp(keyring->member_keys[other], keyring->member_keys[rank]) == 0)
+				return line_fail(why, EDIT_ERROR_INVALID, "%s: the same key as that of %s, expected one of its own", path,
+						 config->names[other]);
+	}
+	if (missing == 0)
+		return 0;
+	public_path(config, config->names[first], path);
+	char more[64] = "";
+	if (missing > 1)
+		snprintf(more, sizeof more, " (and %u more are missing)", missing - 1);
+	return line_fail(why, EDIT_ERROR_INVALID, "%s: no public key of member %s there%s; copy it from %s, where `editctl keygen %s` made it",
+			 path, config->names[first], more, config->names[first], config->names[first]);
+}
+
+static int is_public(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name), ending = strlen(KEYFILE_ENDING);
+	return entry->d_name[0] != '.' && length > ending && strcmp(entry->d_name + length - ending, KEYFILE_ENDING) == 0;
+}
+
+static int read_client(struct keyring *keyring, const char *folder, const char *file, struct line *why)
+{
+	char path[2 * KEY_PATH_MAX];
+	struct keyring_client client = {0};
+	snprintf(client.name, sizeof client.name, "%.*s", (int)(strlen(file) - strlen(KEYFILE_ENDING)), file);
+	snprintf(path, sizeof path, "%s/%s", folder, file);
+	if (strlen(file) - strlen(KEYFILE_ENDING) > TEXT_NAME_MAX || !text_is_name(client.name))
+		return line_fail(why, EDIT_ERROR_INVALID, "%s: not a name, expected 1 to 63 of [a-z0-9-] and " KEYFILE_ENDING, path);
+	if (keyring->client_count == KEYRING_CLIENTS_MAX)
+		return line_fail(why, EDIT_ERROR_RANGE, "%s: more than %d keys of clients", folder, (int)KEYRING_CLIENTS_MAX);
+	int error = keyfile_read_public(path, true, client.key, &client.may_change, why);
+	const struct keyring_client *same = error ? NULL : keyring_client(keyring, client.key);
+	if (same)
+		error = line_fail(why, EDIT_ERROR_INVALID, "%s: the same key as that of %s, expected one of its own", path, same->name);
+	if (!error)
+		keyring->clients[keyring->client_count++] = client;
+	return error;
+}
+
+static int read_clients(struct keyring *keyring, const struct config *config, struct line *why)
+{
+	char folder[KEY_PATH_MAX];
+	struct dirent **entries = NULL;
+	snprintf(folder, sizeof folder, "%s/" KEYFILE_CLIENTS, config_text(config, NODE_KEYS));
+	keyring->clients = calloc(KEYRING_CLIENTS_MAX, sizeof *keyring->clients);
+	if (!keyring->clients)
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
+	int count = scandir(folder, &entries, is_public, alphasort);
+	if (count < 0)
+		return errno == ENOENT ? 0 : line_fail(why, EDIT_ERROR_SYSTEM, "%s: cannot be read (%s)", folder, strerror(errno));
+	int error = 0;
+	for (int i = 0; i < count; i++) {
+		if (!error)
+			error = read_client(keyring, folder, entries[i]->d_name, why);
+		free(entries[i]);
+	}
+	free(entries);
+	return error;
+}
+
+int keyring_open(const struct config *config, struct keyring *ret_keyring, struct line *why)
+{
+	struct keyring keyring = {0};
+	bool has_remote = config_text(config, CONTROL_LISTEN)[0] != 0;
+	int error = 0;
+	keyring.has_keys = config->is_encrypted || has_remote;
+	if (keyring.has_keys && !zmq_has("curve"))
+		return line_fail(why, EDIT_ERROR_SYSTEM, "this libzmq is built without CURVE: keys are of no use with it");
+	if (keyring.has_keys)
+		error = read_own(&keyring, config, why);
+	if (!error && config->is_encrypted)
+		error = read_members(&keyring, config, why);
+	if (!error && has_remote)
+		error = read_clients(&keyring, config, why);
+	if (error) {
+		keyring_close(&keyring);
+		return error;
+	}
+	*ret_keyring = keyring;
+	return 0;
+}
+
+void keyring_close(struct keyring *keyring)
+{
+	free(keyring->member_keys);
+	free(keyring->clients);
+	explicit_bzero(keyring, sizeof *keyring);
+}
+
+uint32_t keyring_member(const struct keyring *keyring, const char *key)
+{
+	uint32_t rank = 0;
+	while (rank < keyring->member_count && strcmp(keyring->member_keys[rank], key) != 0)
+		rank++;
+	return rank;
+}
+
+const struct keyring_client *keyring_client(const struct keyring *keyring, const char *key)
+{
+	for (size_t i = 0; i < keyring->client_count; i++)
+		if (strcmp(keyring->clients[i].key, key) == 0)
+			return &keyring->clients[i];
+	return NULL;
+}

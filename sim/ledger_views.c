@@ -1,0 +1,101 @@
+/* Members that fall, come back and fetch what they lack. */
+
+#include <string.h>
+
+#include "sim/ledger_book.h"
+
+static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
+{
+	return roster_rank(meeting->roster, slot) < meeting->roster->count;
+}
+
+bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash)
+{
+	const size_t l = healed->layer_index;
+	if (ledger_fault(ledger) != NULL)
+		return false;
+	const struct ledger_layer *layer = &ledger->layers[l];
+	struct share *share = ledger_share(ledger, slot, l);
+	bool is_before = healed->round + 1 == layer->round;
+	const float *anchor = is_before ? layer->anchor_before : layer->anchor;
+	const float *momentum = is_before ? layer->momentum_before : layer->momentum;
+	if (!is_before && healed->round != layer->round)
+		return ledger_fail(ledger, "peer %u, layer %zu: fetched as of round %ju, which is not the last one (%ju)", slot, l,
+			    (uintmax_t)healed->round, (uintmax_t)layer->round);
+	if (memcmp(layers[l].anchor, anchor, layer->size * sizeof(float)) != 0 ||
+	    memcmp(layers[l].momentum, momentum, layer->size * sizeof(float)) != 0)
+		return ledger_fail(ledger, "peer %u, layer %zu: fetched what is not that of round %ju", slot, l, (uintmax_t)healed->round);
+	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
+	if (healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot)) {
+		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
+		/* A late member keeps its theta, unless it is late too often. */
+		bool keeps = share->is_behind || (verdict == VERDICT_LATE &&
+						  !share_is_too_stale(share, &ledger->settings[healed->round - 1]));
+		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
+		share->own_commit = healed->round;
+		share->is_fetched = !keeps;
+	}
+	share->round = healed->round;
+	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
+	ledger->counts.heals++;
+	return true;
+}
+
+void ledger_seat(struct ledger *ledger, uint32_t slot, const struct roster *roster)
+{
+	struct ledger_member *member = &ledger->members[slot];
+	member->is_standing = member->roster != NULL;
+	member->roster = roster;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = ledger_share(ledger, slot, l);
+		if (share->first_view == UINT64_MAX)
+			share->first_view = roster->view;
+	}
+}
+
+void ledger_fall(struct ledger *ledger, uint32_t slot)
+{
+	ledger->members[slot].is_gone = true;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct ledger_layer *layer = &ledger->layers[l];
+		const struct meeting *meeting = &layer->meetings[layer->round % MEETINGS];
+		if (layer->round > 0 && is_of_roster(meeting, slot) && ledger_share(ledger, slot, l)->own_commit < layer->round)
+			layer->detectors[slot] = layer->detectors_before[slot];
+	}
+}
+
+void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds)
+{
+	ledger->members[slot].is_gone = false;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = ledger_share(ledger, slot, l);
+		uint64_t own_commit = share->own_commit;
+		share_restart(share, &layers[l], true);
+		share->first_view = UINT64_MAX;
+		share->waits = true;
+		if (rounds[l] != LAYER_NOTHING) {
+			share->round = rounds[l];
+			share->own_commit = own_commit;
+			continue;
+		}
+		ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
+	}
+}
+
+bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t l, const struct layer *layer, const struct action *publish)
+{
+	struct share *share = ledger_share(ledger, slot, l);
+	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
+	if (share->handed && publish->verdict != VERDICT_NONFINITE)
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published as a mean that is not there", slot, l,
+			    (uintmax_t)publish->round);
+	if (!share->handed && memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor that was fetched", slot, l,
+			    (uintmax_t)publish->round);
+	if (!share->handed && !share->waits &&
+	    publish->verdict != meeting->records[roster_rank(meeting->roster, slot)].verdict)
+		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", slot, l,
+			    (uintmax_t)publish->round);
+	share_end(share, layer);
+	return true;
+}

@@ -1,0 +1,516 @@
+/* Members that change, over a perfect wire: whoever dies at whatever moment, the others lose nothing, do nothing by halves and nothing
+ * twice, and whoever is behind gets what it lacks. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/outer.h"
+#include "core/vec.h"
+#include "tests/lab.h"
+
+enum { SIZE = 100, LAYERS = 3 };
+
+static const size_t sizes[LAYERS] = {SIZE, 31, 0};
+static const size_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static struct node_status status_of(const struct lab *lab, size_t n)
+{
+	struct node_status status;
+	node_status(lab->members[n].node, lab->now_us, &status);
+	return status;
+}
+
+static void move_member(struct lab *lab, size_t n, unsigned random)
+{
+	for (size_t l = 0; l < lab->layer_count; l++)
+		for (size_t k = 0; k < lab->members[n].layers[l].size; k++) {
+			random = random * 1664525u + 1013904223u;
+			lab->members[n].layers[l].theta[k] += (float)(int)random * 1e-10f;
+		}
+}
+
+static struct ring_settings small_chunks(void)
+{
+	struct ring_settings settings = ring_settings_standard();
+	settings.value[WIRE_CHUNK] = 64; /* 16 elements: several chunks per shard */
+	settings.value[PENALTY_BY_STEPS] = 0;
+	return settings;
+}
+
+static struct lab *lab_of(size_t count)
+{
+	struct ring_settings settings = small_chunks();
+	struct lab *lab = lab_new(count, sizes, LAYERS, &settings, NULL, 0);
+	lab_gather(lab);
+	return lab;
+}
+
+/* Moves and offers: a round, if all of the view do. */
+static void work(struct lab *lab, const size_t *order, size_t count, unsigned random)
+{
+	for (size_t r = 0; r < count; r++) {
+		move_member(lab, order[r], random + (unsigned)order[r]);
+		lab_offer(lab, order[r], false);
+	}
+	lab_pass(lab, 1000000);
+}
+
+static void assert_equal_members(const struct lab *lab, const size_t *order, size_t count, uint64_t round)
+{
+	for (size_t r = 0; r < count; r++) {
+		const struct lab_member *first = &lab->members[order[0]], *member = &lab->members[order[r]];
+		assert_true(node_is_ready(member->node));
+		assert_int_equal(status_of(lab, order[r]).round, round);
+		assert_int_equal(lab_notes(lab, order[r], NOTE_HASH_DIFFERS), 0);
+		for (size_t l = 0; l < lab->layer_count; l++) {
+			assert_int_equal(node_layer_round(member->node, l), round);
+			assert_memory_equal(member->layers[l].anchor, first->layers[l].anchor, first->layers[l].size * 4);
+			assert_memory_equal(member->layers[l].momentum, first->layers[l].momentum, first->layers[l].size * 4);
+		}
+	}
+}
+
+/* ---- Deaths ---- */
+
+/* The member dies when it has sent so many frames of rounds. */
+struct death {
+	struct lab *lab;
+	uint32_t rank;
+	size_t after, sent;
+};
+
+static bool die_after_frames(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	struct death *death = arg;
+	(void)to;
+	if (from != death->rank || (message->kind != MESSAGE_CHUNK && message->kind != MESSAGE_RECORD &&
+				    message->kind != MESSAGE_CONFIRM))
+		return true;
+	if (death->sent++ < death->after)
+		return true;
+	death->lab->members[from].dead = true;
+	return false;
+}
+
+/* What each member's layers were at the offer, to compare with. */
+struct memory {
+	float theta[8][LAYERS][SIZE], anchor[8][LAYERS][SIZE];
+};
+
+static void remember(const struct lab *lab, struct memory *memory)
+{
+	for (size_t n = 0; n < lab->count; n++)
+		for (size_t l = 0; l < LAYERS; l++) {
+			memcpy(memory->theta[n][l], lab->members[n].layers[l].theta, sizes[l] * sizeof(float));
+			memcpy(memory->anchor[n][l], lab->members[n].layers[l].anchor, sizes[l] * sizeof(float));
+		}
+}
+
+static void assert_sources_are_untouched(const struct lab *lab, const struct memory *memory)
+{
+	for (size_t n = 0; n < lab->count; n++)
+		for (size_t l = 0; l < LAYERS; l++) {
+			if (lab->members[n].dead || node_layer_round(lab->members[n].node, l) > 1)
+				continue;
+			assert_memory_equal(lab->members[n].layers[l].theta, memory->theta[n][l], sizes[l] * sizeof(float));
+			assert_memory_equal(lab->members[n].layers[l].anchor, memory->anchor[n][l], sizes[l] * sizeof(float));
+		}
+}
+
+/* One member dies amid round 2, after so many frames; the others end it and do two more. False: it has sent fewer. */
+static bool die_once(size_t count, uint32_t rank, size_t after, size_t *fetched)
+{
+	struct lab *lab = lab_of(count);
+	struct death death = {.lab = lab, .rank = rank, .after = after};
+	struct memory *memory = malloc(sizeof *memory);
+	size_t left[8], left_count = 0;
+	for (size_t n = 0; n < count; n++)
+		if (n != rank)
+			left[left_count++] = n;
+	work(lab, all, count, 1);
+	assert_equal_members(lab, all, count, 1);
+	for (size_t n = 0; n < count; n++)
+		move_member(lab, n, 17 + (unsigned)n);
+	remember(lab, memory);
+	lab->filter = die_after_frames;
+	lab->filter_arg = &death;
+	for (size_t n = 0; n < count; n++)
+		lab_offer(lab, n, false);
+	lab_pass(lab, 1000000);
+	assert_sources_are_untouched(lab, memory);
+	free(memory);
+	bool has_died = lab->members[rank].dead;
+	uint64_t done[LAYERS] = {0}, hash[LAYERS] = {0};
+	for (size_t r = 0; r < left_count; r++)
+		for (size_t l = 0; l < LAYERS; l++)
+			if (node_layer_round(lab->members[left[r]].node, l) == 2) {
+				done[l]++;
+				hash[l] = lab_hash(&lab->members[left[r]].layers[l]);
+			}
+	if (has_died)
+		lab_view(lab, 2, left, left_count);
+	assert_equal_members(lab, left, left_count, 2);
+	for (size_t l = 0; l < LAYERS; l++)
+		if (done[l] > 0)
+			assert_int_equal(lab_hash(&lab->members[left[0]].layers[l]), hash[l]);
+	for (size_t r = 0; r < left_count; r++) {
+		*fetched += lab->members[left[r]].fetched;
+		assert_int_equal(lab->members[left[r]].published, LAYERS);
+	}
+	work(lab, left, has_died ? left_count : 0, 33);
+	work(lab, left, has_died ? left_count : 0, 34);
+	assert_equal_members(lab, left, left_count, has_died ? 4 : 2);
+	lab_free(lab);
+	return has_died;
+}
+
+static void death_at_any_frame_leaves_sources_and_the_others_go_on(void **state)
+{
+	size_t fetched = 0;
+	(void)state;
+	for (size_t count = 2; count <= 4; count++)
+		for (uint32_t rank = 0; rank < count; rank++) {
+			size_t after = 0;
+			while (die_once(count, rank, after, &fetched))
+				after++;
+			assert_true(after >= 2 * (LAYERS - 1) * (count - 1)); /* each hop of both phases */
+		}
+	assert_true(fetched > 0); /* a layer that one had committed before the others */
+}
+
+/* ---- Joining ---- */
+
+static const uint64_t nothing[LAYERS] = {LAYER_NOTHING, LAYER_NOTHING, LAYER_NOTHING};
+
+static struct node_config joiner(void)
+{
+	return (struct node_config){.layer_rounds = nothing, .is_outdated = true, .settings = ring_settings_standard()};
+}
+
+static void spoil(struct lab *lab, size_t n)
+{
+	for (size_t l = 0; l < LAYERS; l++)
+		for (size_t k = 0; k < sizes[l]; k++)
+			lab->members[n].layers[l].theta[k] = lab->members[n].layers[l].anchor[k] =
+				lab->members[n].layers[l].momentum[k] = 1e9f;
+}
+
+static void enter_all(struct lab *lab, uint64_t view, const size_t *order, size_t count, size_t new_member,
+		      const struct node_config *before)
+{
+	for (size_t r = 0; r < count; r++)
+		lab_enter(lab, order[r], view, order, count, order[r] == new_member ? before : NULL);
+	lab_pass(lab, 1000000);
+}
+
+static struct lab *lab_that_lost(size_t count, size_t lost)
+{
+	struct lab *lab = lab_of(count);
+	size_t left[8], left_count = 0;
+	for (size_t n = 0; n < count; n++)
+		if (n != lost)
+			left[left_count++] = n;
+	work(lab, all, count, 1);
+	lab->members[lost].dead = true;
+	lab_view(lab, 2, left, left_count);
+	work(lab, left, left_count, 5);
+	assert_equal_members(lab, left, left_count, 2);
+	return lab;
+}
+
+static void joiner_takes_part_in_the_next_round(void **state)
+{
+	struct lab *lab = lab_that_lost(4, 3);
+	const struct node_config before = joiner();
+	(void)state;
+	spoil(lab, 3);
+	lab->members[3].published = lab->members[3].fetched = 0;
+	enter_all(lab, 3, all, 4, 3, &before);
+	assert_equal_members(lab, all, 4, 2);
+	assert_int_equal(lab->members[3].fetched, LAYERS);
+	assert_int_equal(lab->members[3].published, LAYERS);
+	for (size_t l = 0; l < LAYERS; l++)
+		assert_memory_equal(lab->members[3].layers[l].theta, lab->members[0].layers[l].anchor, sizes[l] * sizeof(float));
+	assert_int_equal(lab->members[3].schedule, 128);
+	work(lab, all, 4, 9);
+	assert_equal_members(lab, all, 4, 3);
+	for (uint32_t rank = 0; rank < 4; rank++)
+		assert_int_equal(node_record(lab->members[0].node, 0, rank)->verdict, VERDICT_ACCEPTED);
+	lab_free(lab);
+}
+
+static void joiner_amid_a_round_is_absent_from_it_and_in_the_next(void **state)
+{
+	struct lab *lab = lab_that_lost(4, 3);
+	const struct node_config before = joiner();
+	const size_t left[] = {0, 1, 2};
+	(void)state;
+	spoil(lab, 3);
+	/* The others wait for the last of them. */
+	for (size_t n = 0; n < 2; n++) {
+		move_member(lab, n, 50 + (unsigned)n);
+		lab_offer(lab, n, false);
+	}
+	lab->members[3].published = 0;
+	enter_all(lab, 3, all, 4, 3, &before);
+	assert_int_equal(lab->members[3].published, 0);
+	work(lab, left + 2, 1, 60);
+	assert_equal_members(lab, all, 4, 3);
+	assert_int_equal(lab->members[3].published, LAYERS);
+	for (uint32_t rank = 0; rank < 4; rank++)
+		assert_int_equal(node_record(lab->members[0].node, 0, rank)->verdict, rank == 3 ? VERDICT_ABSENT : VERDICT_ACCEPTED);
+	assert_true(node_weight(lab->members[0].node, 0, 3) == 0);
+	work(lab, all, 4, 70);
+	assert_equal_members(lab, all, 4, 4);
+	assert_int_equal(node_record(lab->members[0].node, 0, 3)->verdict, VERDICT_ACCEPTED);
+	lab_free(lab);
+}
+
+static void stale_member_is_healed_never_averaged(void **state)
+{
+	struct lab *lab = lab_that_lost(4, 3);
+	const uint64_t rounds[LAYERS] = {1, 1, 1};
+	struct node_config before = joiner();
+	(void)state;
+	before.layer_rounds = rounds;
+	before.round = before.since = 1;
+	uint64_t hash = lab_hash(&lab->members[0].layers[0]);
+	enter_all(lab, 3, all, 4, 3, &before);
+	assert_equal_members(lab, all, 4, 2);
+	assert_int_equal(lab_hash(&lab->members[3].layers[0]), hash);
+	lab_free(lab);
+}
+
+/* It was cut off, not dead: its worker has gone on, and has offered. */
+static void live_member_that_was_left_out_gets_the_anchor(void **state)
+{
+	struct lab *lab = lab_of(4);
+	const size_t left[] = {0, 1, 2};
+	(void)state;
+	work(lab, all, 4, 1);
+	for (size_t r = 0; r < 3; r++)
+		lab_enter(lab, left[r], 2, left, 3, NULL);
+	work(lab, left, 3, 5);
+	assert_equal_members(lab, left, 3, 2);
+	move_member(lab, 3, 6);
+	lab_offer(lab, 3, false);
+	lab_pass(lab, 1000000);
+	lab_view(lab, 3, all, 4);
+	assert_equal_members(lab, all, 4, 2);
+	assert_int_equal(lab->members[3].published, LAYERS);
+	assert_memory_equal(lab->members[3].layers[0].theta, lab->members[0].layers[0].anchor, sizeof(float) * SIZE);
+	work(lab, all, 4, 9);
+	assert_equal_members(lab, all, 4, 3);
+	lab_free(lab);
+}
+
+static void wrong_hash_heals_that_layer_only(void **state)
+{
+	struct lab *lab = lab_of(4);
+	(void)state;
+	work(lab, all, 4, 1);
+	lab->members[2].layers[1].momentum[3] += 1;
+	for (size_t n = 0; n < 4; n++)
+		lab->members[n].fetched = 0;
+	lab_view(lab, 2, all, 4);
+	assert_equal_members(lab, all, 4, 1);
+	for (size_t n = 0; n < 4; n++)
+		assert_int_equal(lab->members[n].fetched, n == 2);
+	work(lab, all, 4, 2);
+	assert_equal_members(lab, all, 4, 2);
+	lab_free(lab);
+}
+
+static void torn_layer_is_fetched_and_what_was_torn_is_not_missed(void **state)
+{
+	struct lab *lab = lab_of(3);
+	const uint64_t rounds[LAYERS] = {LAYER_NOTHING, 1, 1};
+	struct node_config before = joiner();
+	(void)state;
+	work(lab, all, 3, 1);
+	lab->members[1].layers[0].anchor[0] = 7;
+	lab->members[1].fetched = 0;
+	before.layer_rounds = rounds;
+	before.round = before.since = 1;
+	enter_all(lab, 2, all, 3, 1, &before);
+	assert_equal_members(lab, all, 3, 1);
+	assert_int_equal(lab->members[1].fetched, 1);
+	lab_free(lab);
+}
+
+/* ---- Nobody has it ---- */
+
+static void members_that_lack_what_nobody_has_wait_for_who_does(void **state)
+{
+	struct lab *lab = lab_of(3);
+	const size_t two[] = {0, 1};
+	const struct node_config before = joiner();
+	(void)state;
+	work(lab, all, 3, 1);
+	lab->members[2].dead = true;
+	for (size_t r = 0; r < 2; r++) {
+		spoil(lab, r);
+		lab_enter(lab, r, 2, two, 2, &before);
+	}
+	lab_pass(lab, 1000000);
+	for (size_t r = 0; r < 2; r++) {
+		assert_false(node_is_ready(lab->members[r].node));
+		assert_int_equal(lab_notes(lab, r, NOTE_LAYER_MISSING), 1);
+	}
+	lab->members[2].dead = false;
+	lab_view(lab, 3, all, 3);
+	assert_equal_members(lab, all, 3, 1);
+	lab_free(lab);
+}
+
+/* ---- Deaths while layers are fetched ---- */
+
+static bool die_after_heals(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	struct death *death = arg;
+	(void)to;
+	if (from != death->rank || (message->kind != MESSAGE_STANDING && message->kind != MESSAGE_HOLDING &&
+				    message->kind != MESSAGE_CHUNK))
+		return true;
+	if (death->sent++ < death->after)
+		return true;
+	death->lab->members[from].dead = true;
+	return false;
+}
+
+/* Of four members one joins; rank dies at the begin of that view, after so many frames. */
+static bool die_at_the_begin(uint32_t rank, size_t after)
+{
+	struct lab *lab = lab_that_lost(4, 3);
+	struct death death = {.lab = lab, .rank = rank, .after = after};
+	const struct node_config before = joiner();
+	size_t left[4], left_count = 0;
+	for (size_t n = 0; n < 4; n++)
+		if (n != rank)
+			left[left_count++] = n;
+	spoil(lab, 3);
+	lab->filter = die_after_heals;
+	lab->filter_arg = &death;
+	enter_all(lab, 3, all, 4, 3, &before);
+	bool has_died = lab->members[rank].dead;
+	if (has_died) {
+		lab_view(lab, 4, left, left_count);
+		assert_equal_members(lab, left, left_count, 2);
+		work(lab, left, left_count, 3);
+		assert_equal_members(lab, left, left_count, 3);
+	}
+	lab_free(lab);
+	return has_died;
+}
+
+static void death_at_any_frame_of_a_heal_is_another_view(void **state)
+{
+	(void)state;
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		size_t after = 0;
+		while (die_at_the_begin(rank, after))
+			after++;
+		assert_true(after > 4);
+	}
+}
+
+/* ---- Alone ---- */
+
+static void lone_survivor_steps_by_its_own_pseudo_gradient(void **state)
+{
+	struct lab *lab = lab_of(2);
+	const size_t one[] = {1};
+	float anchor[SIZE], momentum[SIZE], delta[SIZE];
+	const struct ring_settings settings = small_chunks();
+	const struct layer *layer = &lab->members[1].layers[0];
+	(void)state;
+	work(lab, all, 2, 1);
+	lab->members[0].dead = true;
+	lab_view(lab, 2, one, 1);
+	for (unsigned r = 0; r < 3; r++) {
+		memcpy(anchor, layer->anchor, sizeof anchor);
+		memcpy(momentum, layer->momentum, sizeof momentum);
+		move_member(lab, 1, 90 + r);
+		double square = vec_delta(delta, layer->anchor, layer->theta, SIZE);
+		double clip = outer_clip_scale(square, settings.value[PENALTY_CLIP]);
+		outer_step(anchor, momentum, delta, clip, settings.value[OUTER_LR], settings.value[OUTER_MOMENTUM], SIZE);
+		lab_offer(lab, 1, false);
+		lab_pass(lab, 1000000);
+		assert_int_equal(status_of(lab, 1).round, 2 + r);
+		assert_memory_equal(layer->anchor, anchor, sizeof anchor);
+		assert_memory_equal(layer->momentum, momentum, sizeof momentum);
+		assert_memory_equal(layer->theta, anchor, sizeof anchor);
+	}
+	lab_free(lab);
+}
+
+/* ---- Rings of rings, changes ---- */
+
+static void joiners_of_a_ring_of_rings_get_their_layers_along_either_ring(void **state)
+{
+	struct lab *lab = lab_of(6);
+	const struct node_config before = joiner();
+	(void)state;
+	work(lab, all, 6, 1);
+	lab->fanout = 3;
+	for (size_t n = 0; n < 6; n++) {
+		bool is_new = n != 4; /* one member has all that there is */
+		if (is_new)
+			spoil(lab, n);
+		lab_enter(lab, n, 2, all, 6, is_new ? &before : NULL);
+	}
+	lab_pass(lab, 1000000);
+	assert_equal_members(lab, all, 6, 1);
+	work(lab, all, 6, 2);
+	assert_equal_members(lab, all, 6, 2);
+	lab_free(lab);
+}
+
+static void open_changes_are_dropped_and_those_in_force_are_taken_over(void **state)
+{
+	struct lab *lab = lab_of(3);
+	const size_t two[] = {0, 2};
+	struct event set = {.kind = EVENT_CHANGE, .change = {.kind = CHANGE_SET, .setting = SYNC_INTERVAL, .value = 5}};
+	const struct node_config before = joiner();
+	(void)state;
+	lab_event(lab, 1, set);
+	work(lab, all, 3, 1);
+	assert_true(node_settings(lab->members[0].node)->value[SYNC_INTERVAL] == 5);
+	set.change.value = 6;
+	lab_event(lab, 0, set);
+	lab->members[1].dead = true;
+	lab_view(lab, 2, two, 2);
+	for (size_t r = 0; r < 2; r++)
+		assert_int_equal(lab_notes(lab, two[r], NOTE_CHANGE_DROPPED), 1);
+	work(lab, two, 2, 2);
+	assert_true(node_settings(lab->members[0].node)->value[SYNC_INTERVAL] == 5);
+	spoil(lab, 1);
+	enter_all(lab, 3, all, 3, 1, &before);
+	assert_true(node_settings(lab->members[1].node)->value[SYNC_INTERVAL] == 5);
+	assert_int_equal(node_setting_round(lab->members[1].node, SYNC_INTERVAL), 1);
+	assert_int_equal(lab->members[1].schedule, 5);
+	lab_free(lab);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(joiner_takes_part_in_the_next_round),
+		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
+		cmocka_unit_test(stale_member_is_healed_never_averaged),
+		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),
+		cmocka_unit_test(wrong_hash_heals_that_layer_only),
+		cmocka_unit_test(torn_layer_is_fetched_and_what_was_torn_is_not_missed),
+		cmocka_unit_test(members_that_lack_what_nobody_has_wait_for_who_does),
+		cmocka_unit_test(lone_survivor_steps_by_its_own_pseudo_gradient),
+		cmocka_unit_test(open_changes_are_dropped_and_those_in_force_are_taken_over),
+		cmocka_unit_test(joiners_of_a_ring_of_rings_get_their_layers_along_either_ring),
+		cmocka_unit_test(death_at_any_frame_of_a_heal_is_another_view),
+		cmocka_unit_test(death_at_any_frame_leaves_sources_and_the_others_go_on),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
