@@ -4,12 +4,14 @@
     BUILD=build tests/test_containers.py [OPTIONS OF PYTEST]     e.g. -k partition
 
 Prints a line for the setting up, one for each scenario with its time, and what went wrong; journals of scenarios that failed are in
-BUILD/containers. Whatever happens, nothing is left on the machine but BUILD/containers.
+BUILD/containers/SCENARIO. Whatever happens, nothing is left on the machine but BUILD/containers.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
@@ -20,39 +22,119 @@ sys.path.insert(0, str(FOLDER))
 from fleet import Fleet  # noqa: E402
 from netlab import LabError, Netlab  # noqa: E402
 
-FILES = ["test_processes.py", "test_network.py", "test_stragglers.py", "test_shapes.py"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PYTEST = ["-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-o", "console_output_style=none"]
+
+
+def files(build):
+    """Those of tests/containers that hold for what was built: where members can leave, they also come, are dropped and taken back."""
+    usage = subprocess.run([build / "editctl", "--help"], capture_output=True, text=True, check=True).stdout
+    views = "test_members.py" if "\n  leave " in usage else "test_fixed_members.py"
+    return [FOLDER / name for name in ("test_processes.py", "test_network.py", views, "test_stragglers.py", "test_shapes.py")]
 
 
 def say(verdict, what, seconds, more=""):
-    print(f"  {verdict:6} {what:56} {seconds:.1f} s{more}", flush=True)
+    print(f"  {verdict:6} {what:60} {seconds:5.1f} s{more}", flush=True)
 
 
 class Scenarios:
-    """The plugin that gives the tests their nodes and tells how each went."""
+    """The plugin that gives the tests their nodes and tells how each went. A ring of four is booted once for all scenarios that leave
+    it as they found it; they come first. One that fails takes it along, and the next boots another."""
 
     def __init__(self, lab):
         self.lab = lab
+        self.shared = None
+        self.seconds = {"booting": 0.0, "scenarios": 0.0}
+
+    @pytest.fixture
+    def ring(self, request):
+        """A function, as `with ring() as r`: the ring of four, training, with the default settings. errors: those that the scenario
+        makes, as Fleet.check takes them."""
+        @contextlib.contextmanager
+        def scenario(errors=()):
+            with self.kept_if_wrong(request, lambda: self.shared):
+                self.shared.begin()
+                yield self.shared
+                self.shared.check(errors)
+
+        if self.shared is None:
+            begin = time.monotonic()
+            self.shared = Fleet(self.lab)
+            with self.kept_if_wrong(request, lambda: self.shared):
+                self.shared.boot()
+                self.shared.start()
+            self.note_boot("four machines for many scenarios", time.monotonic() - begin)
+        return scenario
 
     @pytest.fixture
     def fleet(self, request):
-        """A function that makes the Fleet of this scenario."""
-        return lambda *arguments, **settings: Fleet(self.lab, request.node.name.removeprefix("test_"), *arguments, **settings)
+        """A function, as `with fleet(8, method="a-edit") as f`: nodes of its own, configured, without anything started. errors: as above."""
+        @contextlib.contextmanager
+        def scenario(*arguments, errors=(), **settings):
+            self.end_shared()
+            own = Fleet(self.lab, *arguments, **settings)
+            with self.kept_if_wrong(request, lambda: own):
+                own.boot()
+                self.seconds["booting"] += own.boot_seconds
+                request.node.boot_seconds = own.boot_seconds
+                own.begin()
+                yield own
+                own.check(errors)
+                own.end()
 
-    @staticmethod
-    def pytest_report_teststatus(report):
-        return (report.outcome, "", "") if report.when == "call" else None
+        return scenario
 
-    def pytest_runtest_logreport(self, report):
-        if report.when != "call":
-            return
-        name = report.nodeid.split("::test_")[-1]
-        with self.capture.global_and_fixture_disabled():
-            say({"passed": "PASS", "failed": "FAIL"}.get(report.outcome, "SKIP"), name, report.duration,
-                f"; journals in {self.lab.kept / name}" if report.failed else "")
+    @contextlib.contextmanager
+    def kept_if_wrong(self, request, fleet):
+        """Journals stay and the nodes go if what is inside goes wrong."""
+        try:
+            yield
+        except BaseException:
+            fleet().keep_journals(self.folder(request.node.name))
+            fleet().end()
+            self.shared = None
+            raise
+
+    def end_shared(self):
+        if self.shared:
+            self.shared.end()
+            self.shared = None
+
+    def folder(self, name):
+        return self.lab.kept / name.removeprefix("test_")
+
+    # ---- What pytest asks ----
 
     def pytest_configure(self, config):
         self.capture = config.pluginmanager.getplugin("capturemanager")
+
+    def pytest_collection_modifyitems(self, items):
+        items.sort(key=lambda item: "ring" not in item.fixturenames)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item):
+        report = (yield).get_result()
+        report.boot_seconds = getattr(item, "boot_seconds", 0)
+
+    @staticmethod
+    def pytest_report_teststatus(report):
+        return (report.outcome, "", "") if report.when == "call" or report.failed else None
+
+    def pytest_runtest_logreport(self, report):
+        if report.when != "call" and not report.failed:
+            return
+        seconds = report.duration - report.boot_seconds
+        self.seconds["scenarios"] += seconds
+        name = report.nodeid.split("::")[-1]
+        more = f" + {report.boot_seconds:.1f} s to boot" if report.boot_seconds else ""
+        with self.capture.global_and_fixture_disabled():
+            say({"passed": "PASS", "failed": "FAIL"}.get(report.outcome, "SKIP"), name.removeprefix("test_"), seconds,
+                more + (f"; journals in {self.folder(name)}" if report.failed else ""))
+
+    def note_boot(self, what, seconds):
+        self.seconds["booting"] += seconds
+        with self.capture.global_and_fixture_disabled():
+            say("", what, seconds)
 
 
 def interrupt(number, frame):
@@ -63,13 +145,14 @@ def main():
     for number in SIGNALS:
         signal.signal(number, interrupt)
     lab = Netlab(os.environ.get("BUILD", "build"))
+    scenarios = Scenarios(lab)
     status = 1
+    begin = time.monotonic()
     try:
-        begin = time.monotonic()
         lab.open()
         say("", "containers: image and network", time.monotonic() - begin)
-        status = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "console_output_style=none",
-                              *(str(FOLDER / file) for file in FILES), *sys.argv[1:]], plugins=[Scenarios(lab)])
+        status = pytest.main([*PYTEST, *map(str, files(lab.build)), *sys.argv[1:]], plugins=[scenarios])
+        scenarios.end_shared()
     except LabError as error:
         print(f"containers: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -83,6 +166,8 @@ def main():
         except LabError as error:
             print(f"containers: {error}", file=sys.stderr)
             status = 1
+    print(f"containers: {time.monotonic() - begin:.0f} s, of it " +
+          ", ".join(f"{what} {seconds:.0f} s" for what, seconds in scenarios.seconds.items()))
     return status
 
 

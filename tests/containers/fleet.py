@@ -1,262 +1,127 @@
 """Nodes under systemd in a lab of containers, as on as many machines: what is installed runs as its units say, is configured by files
-and asked by editctl. A scenario runs inside `with Fleet(...)`; when it ends well, the ring must be well too."""
+and asked by editctl. Every scenario ends with the same questions: do all hold the same bits, has the model learned, do the journals
+explain every error, is anything left over?"""
 
 import json
-import pathlib
 import re
 import shutil
 import subprocess
 import time
 
-from netlab import LabError, address, processes
+from netlab import processes
+from node import SLOW_MACHINE, Node, wait_until
 
-PORT = 7700
 CPUS = 1.8  # of the machine's cores for all nodes together: the rest is for whoever watches them
-SLOW_MACHINE = 60  # seconds that anything may take that is not the matter of a scenario
-
-CONFIG = """{method}
-[node]
-name = {name}
-run = test
-plain = anywhere
-[sync]
-interval = {interval}
-[mesh]
-shards = {shards}
-{settings}
-[members]
-{members}
-"""
-TRAIN = """EDIT_WORKER_OPTIONS="--run test --model /srv/editd/model --data /srv/editd/text.txt --holdout 0.02 --steps 1000000 \
---batch 4 --context 64 --threads 1 {more}"
-"""
-
-
-def wait_until(condition, seconds, what):
-    """Returns what condition returns as soon as that is true. what: text, or a function that returns it."""
-    end = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        assert time.monotonic() < end, f"not within {seconds} s: {what() if callable(what) else what}"
-        time.sleep(0.2)
-
-
-class Node:
-    """One machine: its container, its files, its services."""
-
-    def __init__(self, fleet, number):
-        self.fleet, self.number, self.name = fleet, number, f"n{number}"
-        self.journal_folder = fleet.lab.journals / self.name
-        self.pid = None
-
-    # ---- The machine ----
-
-    def boot(self):
-        self.fleet.containers.append(self.fleet.lab.start_node(self.name, self.number, self.fleet.cpus))
-        self.wait_for_boot()
-
-    def wait_for_boot(self):
-        self.pid = self.fleet.lab.init_pid(self.name)
-        wait_until(lambda: self.run("systemctl", "is-system-running", status=None).strip() in ("running", "degraded"), SLOW_MACHINE,
-                   f"systemd of {self.name} is up")
-        assert self.run("systemctl", "--failed", "--plain", "--no-legend") == ""
-
-    def power_off(self):
-        """As if the plug were pulled: its neighbours hear nothing any more, not even that it is gone."""
-        for other in self.fleet.nodes:
-            if other is not self:
-                self.fleet.cut(self, other)
-        self.fleet.lab.podman("kill", self.name)
-
-    def power_on(self):
-        """Boots again, with the disk that it had."""
-        self.fleet.lab.heal()
-        self.fleet.lab.podman("start", self.name)
-        self.wait_for_boot()
-
-    def freeze(self):
-        self.fleet.lab.podman("pause", self.name)
-
-    def thaw(self):
-        self.fleet.lab.podman("unpause", self.name)
-
-    def limit_cpu(self, share):
-        """To this share of what the other nodes have."""
-        self.fleet.lab.podman("update", "--cpus", f"{self.fleet.cpus * share:.3f}", self.name)
-
-    def limit_rate(self, rate):
-        """Of what it sends; a rate as `tc` takes it."""
-        self.enter("--net", "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "200ms")
-
-    def enter(self, *command, status=0):
-        """Output of a program that runs in these namespaces of the node."""
-        done = subprocess.run(["nsenter", "--target", str(self.pid), *map(str, command)], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, check=False, stdin=subprocess.DEVNULL)
-        assert status is None or done.returncode == status, (self.name, command, done.returncode, done.stdout, done.stderr)
-        return done.stdout
-
-    def run(self, *command, status=0):
-        """Output of a program of the node. status: its exit status, None: any."""
-        return self.enter("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd", *command, status=status)
-
-    def file(self, path):
-        """A file of the node, to read or write from here."""
-        return pathlib.Path(f"/proc/{self.pid}/root") / path.lstrip("/")
-
-    # ---- Its services ----
-
-    def configure(self):
-        fleet = self.fleet
-        members = "\n".join(f"{node.name} = tcp://{address(node.number)}:{PORT}" for node in fleet.nodes)
-        self.file("/etc/editd/editd.conf").write_text(CONFIG.format(
-            name=self.name, interval=fleet.interval, shards=fleet.shards, settings=fleet.settings, members=members,
-            method=f"method = {fleet.method}"))
-        self.train_with()
-
-    def train_with(self, more=""):
-        """Sets the options of the worker, these after the usual ones."""
-        self.file("/etc/default/editd-worker").write_text(TRAIN.format(more=more))
-
-    def drop_in(self, unit, text):
-        """Changes a unit, as an administrator does."""
-        folder = self.file(f"/etc/systemd/system/{unit}.service.d")
-        folder.mkdir(parents=True)
-        (folder / "test.conf").write_text(text)
-        self.run("systemctl", "daemon-reload")
-
-    def start(self):
-        self.run("systemctl", "enable", "--quiet", "--now", "editd", "editd-worker")
-
-    def stop(self):
-        self.run("systemctl", "stop", "editd-worker", "editd")
-
-    def signal(self, unit, name):
-        """Sends a signal to the main process of a unit."""
-        self.run("systemctl", "kill", "--kill-who=main", f"--signal={name}", unit)
-
-    def property(self, unit, name):
-        return self.run("systemctl", "show", "--property", name, "--value", unit).strip()
-
-    def forget_run(self):
-        """Removes what belongs to the run in progress; services must be stopped."""
-        for name in ("segment", "state"):
-            self.file(f"/run/editd/{name}").unlink(missing_ok=True)
-
-    # ---- What it says ----
-
-    def ctl(self, *words, status=0):
-        """Asks with editctl; returns its JSON, which is {} if it has no answer."""
-        text = self.run("editctl", "--json", "--time=20", *words, status=status)
-        return json.loads(text) if text.strip() else {}
-
-    def status(self):
-        """{"phase": ""} and nothing else while the daemon does not answer."""
-        return self.ctl("status", status=None) or {"phase": ""}
-
-    def journal(self, *options):
-        """Entries of all its boots, in order."""
-        text = subprocess.run(["journalctl", "--directory", self.journal_folder, "--output=json", "--quiet", *options],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False).stdout
-        return [json.loads(line) for line in text.splitlines()]
-
-    def lines(self, unit="editd"):
-        return [str(entry.get("MESSAGE")) for entry in self.journal(f"_SYSTEMD_UNIT={unit}.service")]
-
-    def wait_for_line(self, pattern, count=1, unit="editd"):
-        """Until so many lines of the unit match."""
-        wait_until(lambda: sum(bool(re.search(pattern, line)) for line in self.lines(unit)) >= count, SLOW_MACHINE,
-                   lambda: f"{count} x {pattern!r} in the journal of {self.name}: {self.lines(unit)[-10:]}")
-
-    def losses(self):
-        """Mean loss of all members in each round, as logged."""
-        return [float(match[1]) for line in self.lines() if (match := re.match(r"round \d+: loss ([0-9.]+)", line))]
-
-    def member_in(self, round_record):
-        return next(member for member in round_record["members"] if member["name"] == self.name)
-
-    def rounds(self, last):
-        """What the last rounds have cost, oldest first."""
-        lines = self.run("editctl", "trace", f"--last={last}").splitlines()
-        return [json.loads(line) for line in lines[1:]]
+MORE_DESCRIPTORS = 4  # that a daemon may have at the end of a scenario: connections that are being made
 
 
 class Fleet:
-    """So many nodes that know each other. When the scenario ends well they must have trained on, hold the same bits, have learned
-    something, and their journals may hold these errors (patterns of which each must occur) and no others."""
+    """So many nodes that know each other. Between boot and end any number of scenarios, one after the other; after one that went
+    wrong no other, because nobody knows what they start from."""
 
-    def __init__(self, lab, scenario, count=4, *, method="edit", interval=20, shards=1, settings="", errors=()):
-        self.lab, self.scenario, self.method, self.interval, self.shards = lab, scenario, method, interval, shards
-        self.settings, self.errors = settings, errors
+    def __init__(self, lab, count=4, *, method="edit", interval=20, shards=1, settings=""):
+        self.lab, self.method, self.interval, self.shards, self.settings = lab, method, interval, shards, settings
         self.cpus = CPUS / count
         self.containers = []
         self.nodes = [Node(self, number + 1) for number in range(count)]
-        self.kept = lab.kept / scenario
+        self.first_loss = None
+        self.before = {}  # what each node held when the scenario began
+        self.boot_seconds = 0
+        self.is_paused = False
 
-    def __enter__(self):
-        shutil.rmtree(self.kept, ignore_errors=True)
-        try:
-            for node in self.nodes:
-                node.boot()
-                node.configure()
-        except BaseException:
-            self.end(is_well=False)
-            raise
-        return self
+    # ---- Up and down ----
 
-    def __exit__(self, kind, value, traceback):
-        is_well = False
-        try:
-            if kind is None:
-                self.check()
-                is_well = True
-        finally:
-            self.end(is_well)
+    def boot(self):
+        """Boots and configures all; nothing is started."""
+        begin = time.monotonic()
+        for node in self.nodes:
+            node.since = time.time()
+            node.boot()
+        for node in self.nodes:
+            node.wait_for_boot()
+            node.configure()
+        self.exchange_keys()
+        self.boot_seconds = time.monotonic() - begin
 
-    def end(self, is_well):
-        """Removes the nodes, without a trace but their journals if something was wrong."""
-        if not is_well:
-            self.keep_journals()
+    def exchange_keys(self):
+        for node in self.nodes:
+            for other in self.nodes:
+                node.know(other)
+
+    def add_node(self):
+        """One machine more, booted, with a list of members that has it too. The others have its key, and the list that they had."""
+        node = Node(self, len(self.nodes) + 1)
+        node.since = time.time()
+        node.boot()
+        node.wait_for_boot()
+        node.configure(members=self.nodes + [node])
+        for other in self.nodes:
+            node.know(other)
+            other.know(node)
+            other.run("systemctl", "reload", "editd")
+        self.nodes.append(node)
+        return node
+
+    def remove_node(self, node):
+        """A machine that is not needed any more."""
+        self.nodes.remove(node)
+        self.lab.remove_node(node.name)
+
+    def end(self):
+        """Removes the nodes, without a trace."""
         self.lab.remove_nodes()
-        shutil.rmtree(self.lab.journals)
-        self.lab.journals.mkdir()
+        for folder in (self.lab.journals, self.lab.work / "keys"):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
         wait_until(lambda: not self.processes(), 5, lambda: f"processes of removed nodes: {self.processes()}")
 
     def processes(self):
         """Those that run in containers of this fleet."""
         return processes(lambda folder: any(one in (folder / "cgroup").read_text() for one in self.containers))
 
-    def keep_journals(self):
-        self.kept.mkdir(parents=True, exist_ok=True)
+    def keep_journals(self, folder):
+        """Journals of all boots of all nodes, and what each says now."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         for node in self.nodes:
-            with open(self.kept / f"{node.name}.log", "w", encoding="utf-8") as file:
+            with open(folder / f"{node.name}.log", "w", encoding="utf-8") as file:
                 subprocess.run(["journalctl", "--directory", node.journal_folder, "--output=short-precise"], stdout=file,
                                stderr=subprocess.STDOUT, check=False)
             if node.pid:
                 text = "".join(node.run("timeout", "10", "editctl", word, status=None) for word in ("status", "peers", "hash", "mesh"))
-                (self.kept / f"{node.name}.status").write_text(text)
+                (folder / f"{node.name}.status").write_text(text)
 
     # ---- All nodes ----
 
     def start(self):
+        """All services, for the first time or again, until training goes on."""
+        done = [len(node.round_lines()) for node in self.nodes]
         for node in self.nodes:
             node.start()
-        self.wait_for_rounds(3)
+        wait_until(lambda: all(len(node.round_lines()) > count for node, count in zip(self.nodes, done)), SLOW_MACHINE, self.describe)
+        if self.first_loss is None:
+            self.first_loss = self.nodes[0].round_lines()[0][1]
+        self.wait_for_rounds(2)
 
     def restart_daemons(self):
         for node in self.nodes:
             node.run("systemctl", "restart", "editd")
 
-    def round(self):
-        """Of the node that has done the least; nodes that do not answer do not count."""
-        return min(status.get("round", 0) for node in self.nodes if (status := node.status()))
+    def round(self, nodes=None):
+        """Of the node that has done the least; 0 while one of them does not answer."""
+        return min(node.status().get("round", 0) for node in nodes or self.nodes)
 
-    def wait_for_rounds(self, more, seconds=SLOW_MACHINE):
-        """Until each node has done so many rounds more than the slowest has now."""
-        goal = self.round() + more
-        wait_until(lambda: self.round() >= goal, seconds,
-                   lambda: f"round {goal}: {[(node.name, node.status()) for node in self.nodes]}")
+    def wait_for_round(self, goal, nodes=None, seconds=SLOW_MACHINE):
+        wait_until(lambda: self.round(nodes) >= goal, seconds, lambda: f"round {goal}: {self.describe()}")
+
+    def wait_for_rounds(self, more, nodes=None, seconds=SLOW_MACHINE):
+        """Until each of these nodes, first all, has done so many rounds more than the first of them has now."""
+        first = (nodes or self.nodes)[0]
+        wait_until(lambda: "round" in first.status(), SLOW_MACHINE, self.describe)
+        self.wait_for_round(first.status()["round"] + more, nodes, seconds)
+
+    def describe(self):
+        return [(node.name, node.status(), node.lines()[-5:]) for node in self.nodes]
 
     def cut(self, sender, receiver):
         self.lab.cut(sender.number, receiver.number)
@@ -269,6 +134,12 @@ class Fleet:
                     if receiver not in group:
                         self.cut(sender, receiver)
 
+    def rejoin(self, node):
+        """Ends all cuts from this node."""
+        for other in self.nodes:
+            if other is not node:
+                self.lab.mend(node.number, other.number)
+
     def wait_until_all_wait(self, who=None):
         """Until every node says that it waits, and for whom: all for this one, or each for somebody else. Returns the round."""
         def is_told(node):
@@ -278,18 +149,32 @@ class Fleet:
 
         for node in self.nodes:
             wait_until(lambda n=node: is_told(n), SLOW_MACHINE, lambda n=node: f"{n.name} says for whom it waits: {n.status()}")
-        return self.round()
+        return max(node.status()["round"] for node in self.nodes)
 
-    # ---- The end of a scenario ----
+    # ---- A scenario ----
 
-    def check(self):
+    def begin(self):
+        """The journals are looked at from now on. Training goes on, if the scenario before has paused it."""
+        for node in self.nodes:
+            node.since = time.time()
+        if self.is_paused:
+            self.is_paused = False
+            self.nodes[0].ctl("resume", "--wait", "--timeout", SLOW_MACHINE)
+            self.wait_for_rounds(2)
+        self.before = {node.name: (node.daemon(), node.holdings()) for node in self.nodes}
+
+    def check(self, errors=()):
+        """All train on, hold the same bits, have learned something and nothing too much, and their journals hold these errors (patterns,
+        each of which must occur) and no others. Training is paused then."""
         self.wait_for_rounds(10)
         self.nodes[0].ctl("pause", "--wait", "--timeout", SLOW_MACHINE)
         for node in self.nodes:
             wait_until(lambda n=node: n.status()["phase"] == "paused", SLOW_MACHINE, lambda n=node: f"{n.name} pauses: {n.status()}")
+        self.is_paused = True
         self.check_hashes()
         self.check_losses()
-        self.check_errors()
+        self.check_errors(errors)
+        self.check_holdings()
 
     def check_hashes(self):
         """All nodes (of each column of a mesh) hold the same bits of one round in all layers, and each says so."""
@@ -297,23 +182,36 @@ class Fleet:
             nodes = self.nodes[column::self.shards]
             answers = [wait_until(lambda n=node: (lambda a: a if a.get("equal") else None)(n.ctl("hash", status=None)), SLOW_MACHINE,
                                   lambda n=node: f"hashes are equal: {n.ctl('hash', status=None)}") for node in nodes]
-            told = {json.dumps([answer["round"]] + [[m["hash"] for m in layer["members"]] for layer in answer["layers"]])
-                    for answer in answers}
+            told = {(answer["round"], frozenset((layer["name"], member["name"], member["hash"]) for layer in answer["layers"]
+                                                for member in layer["members"])) for answer in answers}
             assert len(told) == 1, told
             hashes = [{member["hash"] for member in layer["members"]} for layer in answers[0]["layers"]]
             assert hashes and all(len(one) == 1 for one in hashes), hashes
+            assert all(len(layer["members"]) == len(nodes) for layer in answers[0]["layers"])
 
     def check_losses(self):
-        losses = self.nodes[0].losses()
+        """The loss is below that of the first round, and not above that at the scenario's begin by more than rounds differ."""
+        losses = [loss for _, loss in self.nodes[0].round_lines()]
         assert len(losses) >= 10
         begin, end = losses[0], sum(losses[-3:]) / 3
-        assert end < begin - 0.5, losses
+        assert end < self.first_loss - 0.5 and end < begin + 0.1, (self.first_loss, losses)
 
-    def check_errors(self):
+    def check_errors(self, errors):
         found = [f"{node.name}: {entry.get('SYSLOG_IDENTIFIER', '?')}: {entry.get('MESSAGE')}"
                  for node in self.nodes for entry in node.journal("--priority=err")]
-        unexpected = [line for line in found if not any(re.search(pattern, line) for pattern in self.errors)]
+        unexpected = [line for line in found if not any(re.search(pattern, line) for pattern in errors)]
         assert not unexpected, unexpected
-        missing = [pattern for pattern in self.errors if not any(re.search(pattern, line) for line in found)]
+        missing = [pattern for pattern in errors if not any(re.search(pattern, line) for line in found)]
         assert not missing, (missing, found)
         assert not any(node.property("editd", "Result") != "success" for node in self.nodes)
+
+    def check_holdings(self):
+        """A daemon that was there from the begin holds the files that it held, and about as many descriptors."""
+        def is_as_before(node):
+            daemon, before = self.before.get(node.name, ("0", {}))
+            now = node.holdings()
+            return daemon == "0" or daemon != node.daemon() or (
+                now["files"] == before["files"] and now["descriptors"] <= before["descriptors"] + MORE_DESCRIPTORS)
+
+        for node in self.nodes:
+            wait_until(lambda n=node: is_as_before(n), SLOW_MACHINE, lambda n=node: f"{n.name}: {self.before[n.name]}, {n.holdings()}")

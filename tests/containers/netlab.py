@@ -2,6 +2,7 @@
 that nothing of them reaches the machine's network, and one deletion takes them all away. Names hold the process id; a lab whose
 process was killed is taken away when the next one starts."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -96,6 +97,7 @@ class Netlab:
         self.run_dir.mkdir()
         self.lock = lock(self.run_dir)
         self.journals.mkdir(parents=True)
+        (self.work / "keys").mkdir()
         self.kept.mkdir(parents=True, exist_ok=True)
         for name, text in (("containers.conf", CONTAINERS_CONF), ("storage.conf", STORAGE_CONF)):
             (self.work / name).write_text(text.format(work=self.work, run=self.run_dir))
@@ -173,13 +175,17 @@ class Netlab:
     def start_node(self, name, number, cpus):
         """Boots a new node; returns the id of its container. A fixed hardware address spares neighbours a stale one after a return."""
         folder = self.journals / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         return self.podman("run", "--detach", "--pull=never", "--name", name, "--hostname", name, "--cpus", cpus,
                            "--network", f"mesh:ip={address(number)},mac=02:ed:17:00:00:{number:02x}",
                            "--volume", f"{folder}:/var/log/journal", IMAGE)
 
     def init_pid(self, name):
         return int(self.podman("inspect", "--format", "{{.State.Pid}}", name))
+
+    def remove_node(self, name):
+        """Its container and its disk; the journal stays."""
+        self.podman("rm", "--force", "--time", 0, name)
 
     def remove_nodes(self):
         """Ends all containers, at once, and all faults."""
@@ -191,6 +197,12 @@ class Netlab:
     def cut(self, sender, receiver):
         """Swallows what one node sends to another; the other direction stays."""
         self.inside("iptables", "-t", "mangle", "-A", "FORWARD", "-s", address(sender), "-d", address(receiver), "-j", "DROP")
+
+    def mend(self, sender, receiver):
+        """Ends cuts of this direction; none is fine."""
+        with contextlib.suppress(LabError):
+            while True:
+                self.inside("iptables", "-t", "mangle", "-D", "FORWARD", "-s", address(sender), "-d", address(receiver), "-j", "DROP")
 
     def lose(self, share):
         """Swallows this share of all packets between nodes."""

@@ -2,7 +2,7 @@
 
 import json
 
-from fleet import SLOW_MACHINE, wait_until
+from node import SLOW_MACHINE, wait_until
 
 
 def test_mesh_of_two_by_two_trains(fleet):
@@ -29,7 +29,7 @@ def test_other_model_is_refused_by_name(fleet):
         for node in ring.nodes:
             node.start()
         for node in (ring.nodes[1], stranger):
-            node.wait_for_line(r"a fact differs: layer 1, there block 0 \d+, here block 0 \d+")
+            node.wait_for_line(r"a fact differs: intermediate_size, there \d+, here \d+")
             wait_until(lambda n=node: not n.status()["healthy"], SLOW_MACHINE, node.status)
         assert ring.round() == 0 and all(node.status()["phase"] == "gathering" for node in ring.nodes)
         stranger.stop()
