@@ -182,7 +182,7 @@ class Fleet:
             nodes = self.nodes[column::self.shards]
             answers = [wait_until(lambda n=node: (lambda a: a if a.get("equal") else None)(n.ctl("hash", status=None)), SLOW_MACHINE,
                                   lambda n=node: f"hashes are equal: {n.ctl('hash', status=None)}") for node in nodes]
-            told = {(answer["round"], frozenset((layer["name"], member["name"], member["hash"]) for layer in answer["layers"]
+            told = {(answer["round"], frozenset((layer["layer"], member["name"], member["hash"]) for layer in answer["layers"]
                                                 for member in layer["members"])) for answer in answers}
             assert len(told) == 1, told
             hashes = [{member["hash"] for member in layer["members"]} for layer in answers[0]["layers"]]
