@@ -48,14 +48,14 @@ class Scenarios:
 
     @pytest.fixture
     def ring(self, request):
-        """A function, as `with ring() as r`: the ring of four, training, with the default settings. errors: those that the scenario
-        makes, as Fleet.check takes them."""
+        """A function, as `with ring() as r`: the ring of four, training, with the default settings. errors, maybe: what the scenario
+        leaves in journals, as Fleet.check takes it."""
         @contextlib.contextmanager
-        def scenario(errors=()):
+        def scenario(errors=(), maybe=()):
             with self.kept_if_wrong(request, lambda: self.shared):
                 self.shared.begin()
                 yield self.shared
-                self.shared.check(errors)
+                self.shared.check(errors, maybe)
 
         if self.shared is None:
             begin = time.monotonic()
@@ -70,7 +70,7 @@ class Scenarios:
     def fleet(self, request):
         """A function, as `with fleet(8, method="a-edit") as f`: nodes of its own, configured, without anything started. errors: as above."""
         @contextlib.contextmanager
-        def scenario(*arguments, errors=(), **settings):
+        def scenario(*arguments, errors=(), maybe=(), **settings):
             self.end_shared()
             own = Fleet(self.lab, *arguments, **settings)
             with self.kept_if_wrong(request, lambda: own):
@@ -79,7 +79,7 @@ class Scenarios:
                 request.node.boot_seconds = own.boot_seconds
                 own.begin()
                 yield own
-                own.check(errors)
+                own.check(errors, maybe)
                 own.end()
 
         return scenario

@@ -184,6 +184,17 @@ class Node:
         for name in ("segment", "state"):
             self.file(f"/run/editd/{name}").unlink(missing_ok=True)
 
+    def begin_anew(self):
+        """Removes also that the run was ever begun here."""
+        self.forget_run()
+        self.file("/var/lib/editd/begun-test").unlink(missing_ok=True)
+
+    def copy_folder(self, other, path):
+        """From the disk of another node."""
+        parent = self.file(path).parent
+        self.run("install", "--directory", "--owner=editd", "--group=editd", "/" + str(parent.relative_to(self.file("/"))))
+        subprocess.run(["cp", "--archive", other.file(path), parent], check=True)
+
     # ---- What it says ----
 
     def ctl(self, *words, status=0):

@@ -5,6 +5,8 @@ import time
 
 from node import SLOW_MACHINE, wait_until
 
+# A heartbeat that comes before its sender's hello.
+EARLY = r"frames from strangers \d, malformed frames 0, malformed requests 0$"
 HOUR_AHEAD = """[Service]
 Environment=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 FAKETIME=+3600 FAKETIME_DONT_FAKE_MONOTONIC=1
 """
@@ -67,4 +69,5 @@ def test_clock_an_hour_off_is_no_concern_of_anybody(fleet):
             assert "libfaketime" in node.file(f"/proc/{node.property(unit, 'MainPID')}/maps").read_text()
         ring.wait_for_rounds(10)
         for each in ring.nodes:
-            assert not each.lines("editd", "--priority=warning")
+            unusual = [line for line in each.lines("editd", "--priority=warning") if not re.search(EARLY, line)]
+            assert not unusual, unusual

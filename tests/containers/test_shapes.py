@@ -21,7 +21,8 @@ def test_eight_nodes_in_a_ring_of_rings(fleet):
 
 
 def test_other_model_is_refused_by_name(fleet):
-    with fleet() as ring:
+    refusals = [r"hello refused \(a fact differs: intermediate_size", r"refused by peer n\d \(a fact differs: intermediate_size"]
+    with fleet(errors=refusals) as ring:
         stranger = ring.nodes[2]
         config = stranger.file("/srv/editd/model/config.json")
         model = config.read_text()
@@ -33,6 +34,27 @@ def test_other_model_is_refused_by_name(fleet):
             wait_until(lambda n=node: not n.status()["healthy"], SLOW_MACHINE, node.status)
         assert ring.round() == 0 and all(node.status()["phase"] == "gathering" for node in ring.nodes)
         stranger.stop()
-        stranger.forget_run()
+        stranger.begin_anew()
         config.write_text(model)
         ring.start()
+
+
+def test_mesh_that_loses_a_row_waits_for_it_and_all_go_back_to_a_checkpoint(fleet):
+    with fleet(shards=2) as mesh:
+        mesh.start()
+        mesh.nodes[0].ctl("checkpoint", "--wait", "--timeout", SLOW_MACHINE)
+        row = mesh.nodes[2:]
+        for node in row:
+            node.power_off()
+        for node, below in zip(mesh.nodes[:2], row):
+            wait_until(lambda n=node, b=below: n.status()["waiting_for"] == b.name, SLOW_MACHINE, node.status)
+            assert f"{below.name} is not heard" in node.status()["advice"]
+        stood = mesh.round(mesh.nodes[:2])
+        for node in row:
+            node.power_on()
+        # What was in the memory of a row is nowhere else.
+        for node in mesh.nodes:
+            node.stop()
+            node.forget_run()
+        mesh.start()
+        mesh.wait_for_round(stood + 5)
