@@ -206,6 +206,14 @@ class Node:
         """{"phase": ""} and nothing else while the daemon does not answer."""
         return (self.pid and self.ctl("status", status=None)) or {"phase": ""}
 
+    def view(self):
+        """What it knows of who is a member; {} while it does not answer."""
+        return (self.pid and self.ctl("view", status=None)) or {}
+
+    def members(self):
+        """Their names, in the order of the ring."""
+        return [member["name"] for member in self.view().get("members", [])]
+
     def journal(self, *options):
         """Entries of all its boots since the scenario began, in order."""
         text = subprocess.run(["journalctl", "--directory", self.journal_folder, "--output=json", "--quiet", f"--since=@{self.since:.6f}",
@@ -221,6 +229,12 @@ class Node:
 
     def has_line(self, pattern):
         return any(re.search(pattern, line) for line in self.lines())
+
+    def time_of(self, pattern, since):
+        """When editd first said so, after that moment; seconds since 1970, None: it has not."""
+        times = [int(entry["__REALTIME_TIMESTAMP"]) / 1e6 for entry in self.journal("SYSLOG_IDENTIFIER=editd")
+                 if re.search(pattern, str(entry.get("MESSAGE")))]
+        return next((moment for moment in times if moment > since), None)
 
     def round_lines(self):
         """[(number, mean loss of all members)] of the rounds, as logged."""
