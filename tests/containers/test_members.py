@@ -101,7 +101,7 @@ def test_cut_of_one_link_costs_nobody_its_place(ring, directions):
 
 def test_partition_in_halves_lets_the_one_with_the_tie_holder_go_on(ring):
     with ring() as r:
-        holder = r.nodes[0].view()["tie_holder"]
+        holder = r.nodes[0].ctl("view")["tie_holder"]
         halves = sorted((r.nodes[:2], r.nodes[2:]), key=lambda half: holder not in [node.name for node in half])
         part_and_heal(r, *halves)
 
