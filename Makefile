@@ -35,29 +35,30 @@ LINK      = $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 PLAIN  := base option event layer width node_config
 CORE   := vec penalty outer ring link view places roster vote decree seating councillor proposer council circle row collective proposal sync part heal plan standing \
           round node_rings node node_look
-PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec \
+PROTO  := check text inifile keyfile stream mapping address setting description bell segment safetensors peer.pb-c control.pb-c codec_arena codec_views codec \
           control_codec
-DAEMON := log members config keyring lock notify gate zap handshake socket dealer transport worker_port state difference facts folder run snapshot manifest \
-          checkpoint restore consent recovery changes rounds history \
-          driver handover health advice answer answer_look answer_members answer_mesh answer_trace control daemon
+DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer contact guests reception transport worker_port state difference facts fields \
+          folder run snapshot manifest checkpoint restore consent recovery membership changes rounds history \
+          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
 SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
-CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_layers look recount \
-          steer wait keygen
+CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_view render_layers look recount \
+          steer leave wait keygen
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
-          test_node test_node_trouble test_node_views test_part \
-          test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad \
+          test_node test_node_trouble test_node_views test_heal test_part \
+          test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_codec_views \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \
-          test_config test_keyfile test_keyring test_transport test_changes test_lock test_history test_state test_consent test_restore \
-          test_checkpoint test_checkpoint_death test_ctl test_ctl_render
+          test_config test_keyfile test_keyring test_transport test_transport_views test_contact \
+          test_changes test_lock test_history test_state test_consent test_restore \
+          test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render test_ctl_view
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly lab tiny scratch worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
@@ -180,8 +181,8 @@ mutants:
 FUZZ         := codec control description segment weights config tokens manifest snapshot
 FUZZ_SECONDS ?= 60
 FUZZ_OBJECTS := $(patsubst %,build/fuzz/%.o,tests/fuzz/target tests/fuzz/target_files worker/complain worker/inputfile \
-                  worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty daemon/members daemon/config daemon/manifest \
-                  daemon/snapshot)
+                  worker/tensorfile worker/llama_config worker/corpus core/places core/vec core/penalty core/roster core/vote daemon/members daemon/config \
+                  daemon/fields daemon/manifest daemon/snapshot)
 FUZZ_FLAGS   := -fno-sanitize-recover=all -fno-omit-frame-pointer -fsanitize=address,undefined
 
 fuzz: $(addprefix fuzz/,$(FUZZ))

@@ -193,6 +193,12 @@ static void take_join(struct council *council, const struct decree *decree, stru
 		answer_decided(council, decree, actions);
 		return;
 	}
+	if (decree->fingerprint != council->config.fingerprint) {
+		/* Who cannot train itself cannot judge. */
+		if (council->config.fingerprint != 0)
+			refuse_join(council, decree, DECREE_REFUSAL_OTHER, actions);
+		return;
+	}
 	while (i < council->join_count && !seat_is_of(&council->joins[i], decree->sender))
 		i++;
 	bool is_full = rank == roster->count && roster->count + new_joins(council) >= council->config.capacity;
@@ -449,6 +455,7 @@ void council_step(struct council *council, const struct council_event *event, st
 		council->knock_at_us = event->now_us;
 		break;
 	case COUNCIL_EVENT_LEAVE: want_out(council, actions); break;
+	case COUNCIL_EVENT_READY: council->config.fingerprint = event->fingerprint; break;
 	case COUNCIL_EVENT_KIND_END: CHECK(false); break;
 	}
 	watch(council, actions);

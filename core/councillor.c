@@ -24,7 +24,8 @@ struct council_action *councillor_act(struct council_actions *actions, enum coun
 struct decree councillor_compose(const struct council *council, enum decree_kind kind)
 {
 	return (struct decree){.kind = kind, .sender = council->config.self.name, .incarnation = council->config.self.incarnation,
-			       .disk = council->config.self.disk,			       .view = council->vote.roster.number};
+			       .disk = council->config.self.disk, .fingerprint = council->config.fingerprint,
+			       .view = council->vote.roster.number};
 }
 
 struct decree councillor_compose_decided(const struct council *council)

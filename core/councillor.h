@@ -21,6 +21,7 @@ struct council_config {
 	uint64_t patience_us;      /* a ring neighbour is not heard for so long before that is a reason */
 	uint64_t gather_us;        /* a proposer waits for promises so long; other times are multiples of it */
 	uint64_t rank_us;          /* whoever has a reason waits so long times its rank */
+	uint64_t fingerprint;      /* of what this member trains; 0: it cannot yet, COUNCIL_EVENT_READY will tell */
 };
 
 enum council_stage { COUNCIL_IDLE, COUNCIL_PREPARING, COUNCIL_ACCEPTING };

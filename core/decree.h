@@ -32,6 +32,7 @@ enum decree_kind {
 enum decree_refusal {
 	DECREE_REFUSAL_FULL = 1, /* the view, or the list of joiners, has no more room: it may be tried again */
 	DECREE_REFUSAL_TAKEN,    /* the asked member itself has this name */
+	DECREE_REFUSAL_OTHER,    /* the joiner trains something else */
 	DECREE_REFUSAL_END
 };
 
@@ -40,6 +41,7 @@ struct decree {
 	const char *sender;       /* name of who says it, also when it is passed on */
 	uint64_t incarnation;     /* of the sender */
 	uint64_t disk;            /* of the sender */
+	uint64_t fingerprint;     /* of what the sender trains: model, data, run; 0: nothing, it has no worker yet */
 	const char *receiver;     /* name of whom it is for; NULL: whoever gets it */
 	const char *relay;        /* name of the member that passes it on; NULL: none, it comes from the sender itself */
 	uint64_t view;            /* that it is about: the one that the sender knows; DECIDED: the roster's */
@@ -68,6 +70,7 @@ enum council_event_kind {
 	COUNCIL_EVENT_HEARD,     /* it is heard again */
 	COUNCIL_EVENT_JOIN,      /* this incarnation wants to be a member */
 	COUNCIL_EVENT_LEAVE,     /* this member wants to leave */
+	COUNCIL_EVENT_READY,     /* this member can train: its worker has described itself */
 	COUNCIL_EVENT_KIND_END
 };
 
@@ -76,6 +79,7 @@ struct council_event {
 	uint64_t now_us;             /* monotonic; only differences matter; never goes back */
 	const struct decree *decree; /* DECREE */
 	const char *name;            /* DOUBT, HEARD */
+	uint64_t fingerprint;        /* READY */
 };
 
 /* ---- Actions ---- */

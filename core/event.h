@@ -50,6 +50,7 @@ enum message_kind {
 	MESSAGE_STANDING,  /* ring stream: how far one member has come, at the begin of a view */
 	MESSAGE_HOLDING,   /* ring stream: what one member holds of a layer, then and when it has fetched it */
 	MESSAGE_SCALAR,    /* stream inside a replica: what one of its nodes knows of its pieces */
+	MESSAGE_DECREE,    /* of a council, to any member and to who wants to be one; never for a node */
 	MESSAGE_KIND_END
 };
 
@@ -99,6 +100,7 @@ struct record {
 	double norm;           /* ||anchor - theta||_2; NaN or infinity if nonfinite */
 	double z;              /* 0 while the detector warms up */
 	double mean, sd;       /* of the origin's detector before this norm */
+	uint64_t step;         /* of the worker at that boundary, since the run began there */
 	uint64_t steps;        /* local steps since the last round */
 	uint64_t tokens;       /* tokens trained on since the last round */
 	double loss;           /* mean loss of those steps, nats per token; NaN if unknown */
@@ -206,6 +208,8 @@ struct change {
 			    * round after which the pause was agreed */
 };
 
+struct decree; /* core/decree.h */
+
 struct message {
 	enum message_kind kind;
 	uint32_t from;        /* rank in the mesh of the sender (the neighbour, not the origin) */
@@ -225,6 +229,8 @@ struct message {
 		uint32_t roll_origin;
 		const struct standing *standing; /* borrowed, as facts are */
 		struct holding holding;
+		const struct decree *decree; /* borrowed likewise; from, receiver, view and sequence are 0, incarnation is
+					      * that of who sends it, which may pass on what another one says */
 	};
 	const void *payload; /* MESSAGE_CHUNK: any alignment; NULL otherwise */
 	size_t payload_bytes;
@@ -246,6 +252,7 @@ enum event_kind {
 };
 
 struct offer {
+	uint64_t step;        /* of the worker at this boundary, since the run began here */
 	uint64_t steps;       /* since the last offer */
 	uint64_t tokens;      /* since the last offer */
 	double loss;          /* mean over those steps */
@@ -305,6 +312,8 @@ enum action_kind {
 	ACTION_SCHEDULE,   /* the worker shall offer again `number` steps after the last offer (SCHEDULE_LATER: not before it is
 			    * told another number; 0: the run ends, stop it); `gradients`: from its next step on it hands over
 			    * the gradients of every step, besides */
+	ACTION_STEP,       /* whatever depends on how far the run has come, the worker shall do from now on as if it had done `number` steps:
+			    * members that average gradients step alike only at one learning rate */
 	ACTION_PAUSE,      /* the worker shall not begin another step */
 	ACTION_RESUME,
 	ACTION_CHECKPOINT, /* write a checkpoint of round `round`, just completed: in the list of the step in which it was, behind the
@@ -322,7 +331,7 @@ enum action_kind {
 	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view {b} begins")                                 \
 	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms; rounds stall until it is back")                     \
 	X(NOTE_PEER_UP, 5, "peer {peer}: heard again after {a} ms")                                                        \
-	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run; a static view cannot take it back, restart all")     \
+	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run, without what it had")                               \
 	X(NOTE_ROUND_DONE, 6, "round {round}: done in {a} us, {b} bytes sent")                                             \
 	X(NOTE_VERDICT, 4, "round {round}, layer {layer}: peer {peer} left out ({verdict}, norm={x}, z={y})")              \
 	X(NOTE_ROLLED_BACK, 4, "round {round}, layer {layer}: rolled back ({a} accepted)")                                 \
@@ -363,7 +372,7 @@ struct action {
 	enum verdict verdict; /* ACTION_PUBLISH: this member's own verdict on the layer; with gradients that on the mean */
 	uint64_t round;       /* ACTION_COMMITTED, _HEALED, _PUBLISH, _CHECKPOINT */
 	bool gradients;       /* ACTION_SCHEDULE */
-	uint64_t number;      /* ACTION_SCHEDULE: steps; ACTION_COLLECTED, ACTION_SUMMED */
+	uint64_t number;      /* ACTION_SCHEDULE, _STEP: steps; ACTION_COLLECTED, ACTION_SUMMED */
 	double value;         /* ACTION_SUMMED */
 	bool wants_offer;     /* the same */
 	union {

@@ -18,6 +18,7 @@ void heal_take_up(struct sync *sync, uint32_t index, struct actions *actions)
 	bool is_next = !layer->is_nothing && layer->target_round == layer->round + 1;
 	layer->fetch_commits = is_next && (layer->judged_in & sync_view_bit(layer->target_since)) != 0;
 	layer->is_fetched = true;
+	layer->is_replaced |= !layer->is_nothing && layer->target_round == layer->round;
 	if (layer->fetch_commits)
 		layer->detector = layer->next; /* the round has been committed with the own record in it */
 	layer->judged_in = 0;
@@ -105,7 +106,7 @@ bool heal_next_chunk(struct sync *sync, bool is_across, size_t window_bytes, str
 	struct heal_slot *slot = &sync->slots[is_across];
 	struct link *link = is_across ? sync->across : sync->link;
 	const size_t most = (size_t)sync->settings.value[WIRE_CHUNK] / sizeof(float);
-	if (!sync->is_planned || (sync->is_ready && !slot->is_going) || !link_has_room(link, most * sizeof(float), window_bytes))
+	if (!sync->is_planned || sync->is_ready || !link_has_room(link, most * sizeof(float), window_bytes))
 		return false;
 	if (!slot->is_going) {
 		if (sync->unequal_count == 0 || !choose(sync, is_across, &slot->going))
@@ -122,11 +123,5 @@ bool heal_next_chunk(struct sync *sync, bool is_across, size_t window_bytes, str
 					  .count = size_min(most, size - offset)};
 	slot->sent += ret_frame->chunk.count;
 	slot->is_going = slot->sent < HEAL_PART_COUNT * size;
-	slot->free_after = link->end + 1;
 	return true;
-}
-
-bool heal_is_acknowledged(const struct sync *sync)
-{
-	return sync->link->acknowledged >= sync->slots[0].free_after && sync->across->acknowledged >= sync->slots[1].free_after;
 }

@@ -7,7 +7,8 @@
  * place holds it, and along the group otherwise: so it gets everywhere.
  *
  * A layer waits in work buffers until it is whole; what was held before is kept until then, because whoever sends may die. Frames
- * are numbered, bounded and acknowledged like all others of the stream, so there is nothing to time out. */
+ * are numbered, bounded and acknowledged like all others of the stream, so there is nothing to time out. They are read from the layers'
+ * own memory, which does not change before rounds go on: by then all that was sent has been received, or its receiver would lack it. */
 
 #include "core/sync.h"
 
@@ -20,7 +21,5 @@ int heal_chunk(struct sync *sync, const struct chunk *chunk, bool is_across, con
 	       struct actions *actions);
 /* Takes the next chunk for the right neighbour, as a frame to be launched at once. false: none, or no room on the link. */
 bool heal_next_chunk(struct sync *sync, bool is_across, size_t window_bytes, struct frame *ret_frame);
-/* Whether all that was sent from layers' memory has been acknowledged, so that they may change. */
-bool heal_is_acknowledged(const struct sync *sync);
 
 #endif

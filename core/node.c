@@ -20,7 +20,7 @@ static struct sync_config sync_config_of(const struct node_config *config)
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
 				    .view = node_view_number(config), .since = config->since,
-				    .layer_rounds = config->layer_rounds, .is_outdated = config->is_outdated,
+				    .layer_rounds = config->layer_rounds, .layer_since = config->layer_since, .is_outdated = config->is_outdated,
 				    .finished = config->finished, .is_stale = config->is_stale,
 				    .detectors = config->detectors, .settings = &config->settings,
 				    .column = config->column, .shards = node_shards(config),
@@ -334,7 +334,7 @@ void node_step(struct node *node, const struct event *event, struct actions *act
 			complete(node, actions);
 	if (node->complete)
 		standing_advance(&node->sync, node->now_us, actions);
-	if (node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync)) {
+	if (node->complete && node->sync.is_ready) {
 		round_advance(&node->sync, node->now_us, actions);
 		collectives_advance(&node->collectives, node->now_us, actions);
 		sync_advance_sum(&node->sync, node->now_us, actions);

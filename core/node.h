@@ -20,7 +20,7 @@ struct node *node_init(void *block, const struct node_config *config);
  * names, fanout, view and what is this process's own count (incarnation, facts, intervals); layers must be the same memory; what this
  * member knew before a start is taken from old. Only without a mesh. Everything that belongs to a view begins afresh; what is this
  * member's goes on: settings, rounds of layers, detectors, the offer and the layers that the worker has not got back. The driver
- * forgets what it owes old: hashes that were asked for, its deadline. Old's frames must be out of the transport's hands. */
+ * forgets what it owes old: hashes that were asked for, its deadline. Frames of old that are on their way still read its memory. */
 struct node *node_succeed(void *block, const struct node_config *config, const struct node *old);
 
 /* Takes one event; fills *actions. Events of one node come with now_us never going back. */
@@ -55,7 +55,7 @@ enum peer_state {
 	PEER_LIVE,
 	PEER_DOWN,
 	PEER_REFUSED,
-	PEER_RESTARTED /* came back in mid-run with another incarnation: the static view cannot take it back */
+	PEER_RESTARTED /* came back in mid-run with another incarnation, which this view cannot take in */
 };
 
 struct node_peer {
@@ -91,12 +91,14 @@ double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
 uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
 /* Own detectors [layer_count], as of the last commit of each layer. */
 const struct detector *node_detector(const struct node *node, size_t layer_index);
-/* The view in which the newest thing held was committed, to be kept beside the state (struct node_config); whether all members of the
- * present one hold the same, so that rounds go on. */
+/* The view in which the newest round that this member holds as a whole was committed, to be kept beside the state (struct node_config);
+ * whether all members of the present one hold the same, so that rounds go on. */
 uint64_t node_since(const struct node *node);
 bool node_is_ready(const struct node *node);
-/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. */
+/* Rounds completed by a layer; LAYER_NOTHING: nothing is held. And the view in which that round was committed, to be kept beside the layer:
+ * a member that stops amid a heal holds layers of different ones. */
 uint64_t node_layer_round(const struct node *node, size_t layer_index);
+uint64_t node_layer_since(const struct node *node, size_t layer_index);
 /* Where a layer is. */
 enum node_layer_state {
 	NODE_LAYER_WORKER,  /* the worker computes with it */

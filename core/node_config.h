@@ -28,6 +28,7 @@ struct node_config {
 	uint64_t round;                 /* rounds completed before this start: 0, or that of the state loaded */
 	const uint64_t *layer_rounds;   /* [layer_count] of each layer's anchor and momentum, LAYER_NOTHING: nothing or damaged; NULL: all
 					 * hold `round`. Only without a mesh */
+	const uint64_t *layer_since;    /* [layer_count] node_layer_since of each; NULL: all are of `since` */
 	bool is_outdated;               /* the worker waits for theta: it is given the anchor of every layer before its first step */
 	bool finished;                  /* the run had ended before this start */
 	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the

@@ -174,7 +174,7 @@ uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, u
 uint64_t node_since(const struct node *node) { return node->sync.since; }
 bool node_is_ready(const struct node *node)
 {
-	return node->complete && node->sync.is_ready && heal_is_acknowledged(&node->sync);
+	return node->complete && node->sync.is_ready;
 }
 
 bool node_averages_gradients(const struct node *node)
@@ -197,6 +197,12 @@ uint64_t node_layer_round(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);
 	return node->sync.state[layer_index].is_nothing ? LAYER_NOTHING : node->sync.state[layer_index].round;
+}
+
+uint64_t node_layer_since(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	return node->sync.state[layer_index].since;
 }
 
 enum node_layer_state node_layer_state(const struct node *node, size_t layer_index)

@@ -69,12 +69,16 @@ void part_agree(struct sync *sync, struct actions *actions)
 {
 	const struct record *records = sync_record_at(sync, sync->round + 1, 0, 0);
 	bool is_realigned = false;
+	uint64_t furthest = 0;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
 		/* Whose last step this is offers its parameters next. */
 		is_realigned |= records[rank].realign || (sync->gradients && records[rank].final);
+		furthest = u64_max(furthest, records[rank].step);
 		if (records[rank].interval_us > 0 && records[rank].verdict != VERDICT_LATE)
 			sync->interval_us[rank] = records[rank].interval_us;
 	}
+	if (sync->aligns)
+		actions_add(actions, ACTION_STEP)->number = furthest;
 	bool wanted = part_wants_gradients(&sync->next_settings, sync->round + 2);
 	sync->next_aligns = wanted && (!part_is_equal(sync) || is_realigned);
 	sync->next_gradients = wanted && !sync->next_aligns;
@@ -113,6 +117,12 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 			part_let_go(sync, i, RETURN_ANCHOR, sync->state[i].verdict);
 }
 
+/* Whether the round that the own worker has not begun is one of gradients for the others. */
+static bool is_of_gradients(const struct sync *sync)
+{
+	return sync->has_agreed ? sync->amid_gradients : sync->next_gradients;
+}
+
 /* The round begins: with the offer that waits, or without the worker. All nodes of the replica begin it alike, or none. */
 static void begin_round(struct sync *sync, uint64_t now_us)
 {
@@ -131,7 +141,8 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 	if (is_late) {
 		open_round(sync, &(struct offer){.loss = (double)NAN}, now_us);
 		sync->late = true;
-		sync->gradients = sync->behind = sync->resets = false;
+		sync->gradients = is_of_gradients(sync);
+		sync->behind = sync->resets = false;
 		for (uint32_t i = 0; i < sync->layer_count; i++)
 			sync->lost |= sync->state[i].round > sync->round; /* what theta began from is not there any more */
 		return;
@@ -153,6 +164,10 @@ static void watch_waiting(struct sync *sync, uint64_t now_us)
 {
 	if (sync->offered || sync->finished)
 		return;
+	/* Whose worker has not heard that the others average gradients goes on without it until they align. */
+	bool is_unlike = sync->lost && is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
+	if (is_unlike && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
+		tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
 	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_ACCEPTED, &sync->waiting_offer, now_us);
 	begin_round(sync, now_us);
@@ -333,7 +348,7 @@ bool part_commit(struct sync *sync, uint32_t index, const float *mean, bool is_a
 	const struct layer *memory = &sync->layers[index];
 	struct sync_layer *layer = &sync->state[index];
 	size_t bytes = memory->size * sizeof(float);
-	if (sync->gradients && !sync->joins) {
+	if (part_holds_gradients(sync)) {
 		/* The worker has not stepped yet. Where one has lost its theta, all keep the anchor that they share. */
 		if (!is_realigned(sync, index))
 			memcpy(memory->anchor, memory->theta, bytes);
@@ -355,7 +370,7 @@ void part_fetched(struct sync *sync, uint32_t index)
 {
 	struct sync_layer *layer = &sync->state[index];
 	layer->phase = LAYER_WORKER;
-	if (sync->gradients && !sync->joins) {
+	if (part_holds_gradients(sync)) {
 		/* Others have the mean and step; here nobody does. */
 		sync->realigns = true;
 		part_let_go(sync, index, RETURN_AS_IT_IS, VERDICT_NONFINITE);
@@ -442,6 +457,7 @@ void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 		sync->corrects = sync->behind;
 		sync->part_us = sync->behind ? sync->offer_us : now_us;
 	}
+	sync->amid_gradients = false;
 	sync->offered = sync->joins = sync->late = sync->gradients = sync->behind = sync->resets = false;
 	sync->aligns = sync->next_aligns;
 	sync->grace_us = grace_us(sync);

@@ -46,6 +46,11 @@ static inline bool part_holds_layers(const struct sync *sync)
 {
 	return sync->offered && !sync->late && !sync->behind;
 }
+/* Whether what the worker has handed over are gradients, so that theta is with it. */
+static inline bool part_holds_gradients(const struct sync *sync)
+{
+	return sync->gradients && !sync->joins && !sync->late;
+}
 /* Gives layers back to a worker that steps on, at most `most` of them; true if any. */
 bool part_return(struct sync *sync, uint32_t most, struct actions *actions);
 /* Writes what this member brings to a layer's round into numbers [size of the layer]; returns its sum of squares (0 if it brings

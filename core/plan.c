@@ -134,6 +134,7 @@ static void learn_next(struct sync *sync, const struct standing *from, const str
 	sync->next_aligns = guide->next_aligns;
 	sync->finishing = is_past ? from->finished : from->finishing;
 	sync->has_agreed = true;
+	sync->realigns |= sync->aligns; /* it has not heard how far the others are */
 	/* Others took what all records spoke of, the own one too. */
 	uint64_t round = sync->round + 1, digest = proposals_digest_of(&sync->proposals, round);
 	end_proposals(sync, round, digest != 0 && from->taken_round == round && from->taken == digest, actions);
@@ -147,6 +148,7 @@ static void learn_next(struct sync *sync, const struct standing *from, const str
 static void agree_anew(struct sync *sync, const struct standing *leader, struct actions *actions)
 {
 	sync->next_gradients = false;
+	sync->realigns |= sync->aligns;
 	sync->next_aligns = part_wants_gradients(&sync->settings, sync->round + 2);
 	sync->finishing = false;
 	for (uint32_t rank = 0; rank < sync->count; rank++) {
@@ -177,7 +179,6 @@ static void forget_next(struct sync *sync, struct actions *actions)
 /* The leader's place in the run is taken over as a whole. */
 static void follow(struct sync *sync, const struct standing *leader)
 {
-	sync->is_outdated = true;
 	sync->round = leader->round;
 	sync->settings = sync->next_settings = leader->settings;
 	memcpy(sync->setting_round, leader->setting_round, sizeof sync->setting_round);
@@ -217,8 +218,9 @@ static bool goes_on(const struct sync *sync, const struct standing *leader)
 	return sync->round == leader->round || (sync->round + 1 == leader->round && sync->offered);
 }
 
-static void adopt(struct sync *sync, const struct standing *leader, struct actions *actions)
+void plan_adopt(struct sync *sync, struct actions *actions)
 {
+	const struct standing *leader = &sync->standings[sync->leader];
 	const bool is_begun = sync->state[0].target_round > leader->round; /* the first layer of the leader's next round is done */
 	const struct standing *knows = NULL;
 	for (uint32_t rank = 0; rank < sync->count && knows == NULL && is_begun; rank++) {
@@ -243,6 +245,8 @@ static void adopt(struct sync *sync, const struct standing *leader, struct actio
 		agree_anew(sync, leader, actions);
 	end_proposals(sync, 0, false, actions);
 	merge_orders(sync, leader, leader->round + is_begun, actions);
+	sync->since = leader->since;
+	sync->has_adopted = true;
 }
 
 void plan_make(struct sync *sync, struct actions *actions)
@@ -265,5 +269,6 @@ void plan_make(struct sync *sync, struct actions *actions)
 	for (uint32_t i = 0; i < sync->layer_count; i++)
 		for (uint32_t rank = 0; rank < sync->count; rank++)
 			sync->unequal_count += !heal_is_whole(sync, sync_holding_at(sync, i, rank));
-	adopt(sync, leader, actions);
+	/* Already now: theta counts no more once some layers are those of others, and this view may end before all are. */
+	sync->is_outdated |= !goes_on(sync, leader);
 }

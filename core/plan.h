@@ -11,9 +11,11 @@
 
 #include "core/sync.h"
 
-/* Makes the plan, once all have told everything, and takes over what holds for all. If nobody holds what is needed, notes the layer; then
- * only another view can help. */
+/* Makes the plan, once all have told everything. If nobody holds what is needed, notes the layer; then only another view can help. */
 void plan_make(struct sync *sync, struct actions *actions);
+/* This member holds what all shall hold: takes over what holds for all. Not before, so that nobody claims to have come as far as somebody
+ * whose layers it does not hold; and at once, because then it may be the only one left that does. */
+void plan_adopt(struct sync *sync, struct actions *actions);
 /* Whether a member was there when what the leader holds was committed, so that its own part was in it. */
 bool plan_belongs(const struct standing *standing, const struct standing *leader);
 

@@ -6,7 +6,8 @@
 
 enum {
 	RESENDS_PER_GATHER = 5, /* what is lost is said again so often while promises are gathered */
-	BACKOFF_DOUBLINGS = 3
+	BACKOFF_DOUBLINGS = 3,
+	START_GATHERS = 4
 };
 
 void proposer_back_off(struct council *council)
@@ -72,7 +73,7 @@ void proposer_begin_gathering(struct council *council, struct council_actions *a
 	memset(council->opinions, 0, council->config.capacity * sizeof *council->opinions);
 	struct opinion *opinion = &council->opinions[own];
 	*opinion = (struct opinion){.is_present = true, .incarnation = council->config.self.incarnation,
-				    .disk = council->config.self.disk};
+				    .disk = council->config.self.disk, .is_ready = true};
 	opinion->doubt_count = councillor_list_doubts(council, opinion->doubts);
 	council->best_ballot = council->vote.accepted_ballot;
 	if (council->best_ballot != 0)
@@ -181,6 +182,7 @@ void proposer_take_promise(struct council *council, uint32_t from, const struct 
 		return;
 	struct opinion *opinion = &council->opinions[from];
 	*opinion = (struct opinion){.is_present = true, .incarnation = decree->incarnation, .disk = decree->disk,
+				    .is_ready = decree->fingerprint == council->config.fingerprint,
 				    .doubt_count = decree->doubt_count};
 	memcpy(opinion->doubts, decree->doubts, sizeof opinion->doubts);
 	if (decree->accepted_ballot > council->best_ballot) {
@@ -226,7 +228,8 @@ static bool has_deaf_side(const struct council *council, struct council_actions 
 static void consider(struct council *council, struct council_actions *actions)
 {
 	uint32_t own = council_rank(council);
-	if (!council->vote.is_voter || own == council->vote.roster.count)
+	/* Who cannot train leaves it to those who can. */
+	if (!council->vote.is_voter || own == council->vote.roster.count || council->config.fingerprint == 0)
 		return;
 	bool is_deaf = has_deaf_side(council, actions);
 	if (!is_deaf && !has_joins(council) && !has_leavers(council) && council->vote.accepted_ballot == 0) {
@@ -234,8 +237,11 @@ static void consider(struct council *council, struct council_actions *actions)
 		council->failures = 0;
 		return;
 	}
+	/* Whoever has just started leaves it to those who have been there; if all have just started, they come together. */
+	bool is_start = council->counts.installed == 0 && council->vote.roster.count > 1;
+	uint64_t delay_us = own * council->config.rank_us + (is_start ? START_GATHERS * council->config.gather_us : 0);
 	if (council->propose_at_us == COUNCIL_NEVER)
-		council->propose_at_us = council->now_us + own * council->config.rank_us;
+		council->propose_at_us = council->now_us + delay_us;
 	if (council->now_us >= council->propose_at_us)
 		proposer_prepare(council, actions);
 	else

@@ -71,7 +71,7 @@ static void invite(struct table *table)
 			continue;
 		if (join != NULL) {
 			add(table, *join, rank, true);
-		} else if (opinion->is_present) {
+		} else if (opinion->is_present && opinion->is_ready) {
 			bool is_fresh = !seat_admits(&seat, opinion->incarnation);
 			seat.incarnation = opinion->incarnation;
 			seat.disk = opinion->disk;

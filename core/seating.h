@@ -12,6 +12,7 @@ struct opinion {
 	bool is_present;      /* it has promised; nothing else is looked at otherwise */
 	uint64_t incarnation; /* of the one that promised */
 	uint64_t disk;
+	bool is_ready;        /* it trains what the proposer trains; otherwise it votes, and is not seated */
 	uint32_t doubt_count;
 	uint32_t doubts[DOUBT_COUNT_MAX]; /* ranks that it does not hear */
 };

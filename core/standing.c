@@ -17,7 +17,7 @@ static void inherit_layer(struct sync_layer *layer, const struct sync_layer *old
 		.absent = old->absent, .early = old->early, .early_absent = old->early_absent, .is_made_up = old->is_made_up,
 		.rejected = old->rejected, .is_rolled_back = old->is_rolled_back, .returns = old->returns,
 		.is_nothing = old->is_nothing, .since = old->since, .judged_in = old->judged_in, .is_fetched = old->is_fetched,
-		.fetch_commits = old->fetch_commits, .verdict = old->verdict, .detector = old->detector, .next = old->next};
+		.fetch_commits = old->fetch_commits, .is_replaced = old->is_replaced, .verdict = old->verdict, .detector = old->detector, .next = old->next};
 	memcpy(layer->times_us, old->times_us, sizeof layer->times_us);
 }
 
@@ -50,6 +50,7 @@ static void inherit_part(struct sync *sync, const struct sync *old)
 	sync->behind = old->behind;
 	sync->resets = old->resets;
 	sync->joins = old->joins;
+	sync->amid_gradients = old->amid_gradients;
 	sync->realigns = old->realigns;
 	sync->next_return = old->next_return;
 	sync->return_count = old->return_count;
@@ -142,8 +143,8 @@ void standing_begin(struct sync *sync, uint64_t now_us)
 		.origin = sync->rank, .since = sync->since, .ready_in = sync->ready_in, .round = sync->round, .settings = sync->settings,
 		.next_settings = sync->next_settings, .pause_round = sync->pause_round, .resume_round = sync->resume_round,
 		.checkpoint_round = sync->checkpoint_round, .taken_round = sync->taken_round, .taken = sync->taken,
-		.is_new = sync->is_new, .is_outdated = sync->is_outdated, .has_offered = sync->offered,
-		.is_final = sync->offered && sync->offer.final && !sync->gradients,
+		.is_new = sync->is_new, .is_outdated = sync->is_outdated, .has_offered = sync->offered && !sync->is_outdated,
+		.is_final = sync->offered && !sync->is_outdated && sync->offer.final && !sync->gradients,
 		.gradients = sync->gradients, .aligns = sync->aligns, .has_agreed = sync->has_agreed,
 		.next_gradients = sync->next_gradients, .next_aligns = sync->next_aligns, .finishing = sync->finishing,
 		.finished = sync->finished};
@@ -232,26 +233,28 @@ static bool is_amid_round(const struct sync *sync, bool *ret_gradients)
  * its next offer brings nothing and is answered with the anchor. */
 static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
-	bool holds_all = part_holds_layers(sync) || !sync->offered, gradients;
-	holds_all &= !sync->gradients;
+	const bool had_gradients = part_holds_gradients(sync), is_handed = part_holds_layers(sync);
+	bool holds_all = (is_handed || !sync->offered) && !had_gradients, gradients;
 	for (uint32_t i = 0; i < sync->layer_count; i++)
 		holds_all &= sync->state[i].phase == LAYER_OFFERED;
-	bool is_handed = part_holds_layers(sync), was_gradients = sync->gradients;
 	for (uint32_t i = 0; i < sync->layer_count; i++)
 		sync->state[i].judged_in = 0;
 	sync->is_outdated = false;
-	sync->offered = sync->late = sync->behind = sync->gradients = sync->resets = sync->corrects = false;
+	sync->offered = sync->late = sync->behind = sync->gradients = sync->resets = sync->corrects = sync->joins = false;
 	sync->stale = 0;
 	sync->realigns = true;
 	sync->lost = !holds_all;
 	bool is_amid = is_amid_round(sync, &gradients);
+	sync->amid_gradients = is_amid && gradients;
+	if (is_amid && !sync->has_agreed)
+		sync->next_gradients = gradients;
 	if (holds_all && is_amid && !sync->finished) {
 		part_join(sync, gradients, now_us);
 	} else {
 		for (uint32_t i = 0; i < sync->layer_count; i++) {
 			if (sync->state[i].phase == LAYER_OFFERED && (holds_all || is_handed))
-				part_let_go(sync, i, was_gradients ? RETURN_AS_IT_IS : RETURN_ANCHOR,
-					    was_gradients ? VERDICT_NONFINITE : VERDICT_ABSENT);
+				part_let_go(sync, i, had_gradients ? RETURN_AS_IT_IS : RETURN_ANCHOR,
+					    had_gradients ? VERDICT_NONFINITE : VERDICT_ABSENT);
 			sync->state[i].phase = LAYER_WORKER;
 		}
 	}
@@ -260,20 +263,41 @@ static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 		part_tell(sync, actions);
 }
 
+/* The layer was done without the own record, which cannot be in this view. */
+static void lose_part(struct sync *sync, uint32_t index)
+{
+	const bool has_gradients = part_holds_gradients(sync);
+	if (part_holds_layers(sync))
+		part_let_go(sync, index, has_gradients ? RETURN_AS_IT_IS : RETURN_ANCHOR,
+			    has_gradients ? VERDICT_NONFINITE : VERDICT_ABSENT);
+	sync->state[index].phase = LAYER_WORKER;
+	sync->lost = true;
+	sync->realigns |= sync->gradients;
+}
+
+/* Theta began from another anchor than this one. What is still to be corrected will be, by this one. */
+static void lose_anchor(struct sync *sync, uint32_t index)
+{
+	struct sync_layer *layer = &sync->state[index];
+	const bool has_part = sync->offered && !sync->late;
+	sync->realigns |= sync->gradients;
+	if (sync->stale > 0 || (sync->corrects && !(has_part && layer->is_made_up)))
+		return;
+	layer->absent |= has_part && !sync->gradients;
+	sync->lost |= !has_part;
+}
+
 /* The part in the round goes on: layers that were fetched are done, if the own record was in them. */
 static void resume_part(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
-	bool is_handed = part_holds_layers(sync);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		struct sync_layer *layer = &sync->state[i];
-		if (layer->is_fetched && layer->fetch_commits) {
+		if (layer->is_fetched && layer->fetch_commits)
 			part_fetched(sync, i);
-		} else if (layer->round > sync->round && layer->phase != LAYER_WORKER) {
-			sync->lost = true; /* done without the own record, which cannot be in this view: theta counts no more */
-			layer->phase = LAYER_WORKER;
-			if (is_handed)
-				part_let_go(sync, i, sync->gradients ? RETURN_AS_IT_IS : RETURN_ANCHOR, VERDICT_ABSENT);
-		}
+		else if (layer->round > sync->round && layer->phase != LAYER_WORKER)
+			lose_part(sync, i);
+		else if (layer->is_replaced)
+			lose_anchor(sync, i);
 	}
 	if (!sync->is_new)
 		return;
@@ -291,19 +315,26 @@ static void let_go_on(struct sync *sync, uint64_t now_us, struct actions *action
 		resume_part(sync, now_us, actions);
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		struct sync_layer *layer = &sync->state[i];
-		layer->is_fetched = layer->fetch_commits = false;
+		layer->is_fetched = layer->fetch_commits = layer->is_replaced = false;
 		for (uint32_t rank = 0; rank < sync->count && layer->round > 0; rank++)
 			*sync_confirm_at(sync, layer->round, i, rank) =
 				(struct sync_confirm){.round = layer->round, .hash = layer->target_hash};
 	}
 	sync->is_new = false;
 	sync->is_ready = true;
-	sync->since = sync->standings[sync->leader].since;
 	sync->ready_in |= sync_view_bit(sync->view);
 	sync->progress_us = now_us;
 	actions_note(actions, (struct note){.code = NOTE_VIEW_READY, .round = sync->round, .a = sync->view,
 					    .b = (now_us - sync->stand_us) / 1000});
 	actions_wake(actions, now_us); /* an offer may wait */
+}
+
+static bool is_whole(const struct sync *sync)
+{
+	for (uint32_t i = 0; i < sync->layer_count; i++)
+		if (sync->state[i].hash_due || !heal_is_whole(sync, sync_holding_at(sync, i, sync->rank)))
+			return false;
+	return true;
 }
 
 void standing_advance(struct sync *sync, uint64_t now_us, struct actions *actions)
@@ -321,6 +352,8 @@ void standing_advance(struct sync *sync, uint64_t now_us, struct actions *action
 		if (sync->layers[i].size == 0 && !layer->hash_due && !heal_is_whole(sync, sync_holding_at(sync, i, sync->rank)))
 			heal_take_up(sync, i, actions);
 	}
+	if (!sync->has_adopted && is_whole(sync))
+		plan_adopt(sync, actions);
 	if (sync->unequal_count == 0)
 		let_go_on(sync, now_us, actions);
 }

@@ -16,10 +16,10 @@
 
 #define NO_BUFFER UINT32_MAX
 
-/* NORM and CLIP wait for the other nodes of the replica. */
 /* Of a layer that goes back to the worker apart from a commit: its theta becomes the anchor, or is as it was. */
 enum layer_return { RETURN_NOT, RETURN_ANCHOR, RETURN_AS_IT_IS };
 
+/* NORM and CLIP wait for the other nodes of the replica. */
 enum layer_phase { LAYER_WORKER, LAYER_OFFERED, LAYER_NORM, LAYER_SCALARS, LAYER_MEAN, LAYER_CLIP };
 
 struct sync_layer {
@@ -47,7 +47,8 @@ struct sync_layer {
 	uint64_t since;               /* the view in which the last round was committed */
 	uint64_t judged_in;           /* bit of each view in which the own record of the round in progress was filed; any: next holds */
 	bool is_fetched;              /* from another member, since the last view that was ready; */
-	bool fetch_commits;           /* and that is the round that the own record was filed for */
+	bool fetch_commits;           /* and that is the round that the own record was filed for; */
+	bool is_replaced;             /* or it is another outcome of the round that was held, from which theta did not begin */
 	uint64_t target_round, target_hash, target_since; /* what all shall hold */
 	uint64_t sent_for[2];         /* ring, across: number of the right neighbour's word that was answered with the layer */
 	uint64_t times_us[3];         /* last round: scalars, reduce, gather */
@@ -75,7 +76,6 @@ struct heal_slot {
 	bool is_coming, is_going;
 	uint32_t coming, going;          /* layers */
 	size_t received, sent;           /* elements, of the anchor and then the momentum */
-	uint64_t free_after;             /* link number up to which frames may still be sent from the layer's memory */
 };
 
 struct sync_config {
@@ -83,7 +83,7 @@ struct sync_config {
 	const struct layer *layers; /* [layer_count] */
 	uint32_t layer_count;
 	uint64_t view, since, round;
-	const uint64_t *layer_rounds; /* [layer_count] or NULL */
+	const uint64_t *layer_rounds, *layer_since; /* [layer_count] or NULL */
 	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
 	bool is_stale;              /* theta did not begin from this anchor */
@@ -139,6 +139,7 @@ struct sync {
 	uint64_t taken_round, taken;  /* digest of the changes taken after that round */
 	uint64_t checkpoint_round;    /* after which the last checkpoint was agreed */
 	bool realigns;                /* the own theta is not that of the others where it should be: the next record says so */
+	bool amid_gradients;          /* the others had begun it with gradients when this one came */
 	bool joins;                   /* has come without a theta: brings nothing to the round in progress */
 	bool finishing; /* agreed for the end of the round in progress */
 	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
@@ -164,6 +165,7 @@ struct sync {
 	bool stands;                  /* they say it, before rounds go on */
 	uint32_t leader;              /* whom the plan follows */
 	bool is_planned, is_missing;  /* all have; and nobody has what is needed */
+	bool has_adopted;             /* holds what all shall hold, and has taken over what holds for all */
 	bool is_new, is_outdated;     /* see struct standing */
 	uint32_t standing_count, next_ask; /* own layers asked for so far */
 	size_t holding_count, unequal_count; /* of members and layers: words; that are not what all shall hold */

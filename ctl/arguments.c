@@ -48,9 +48,9 @@ static const struct argp_option options[] = {
 	{"since", KEY_SINCE, "ROUND", 0, "trace: from this round on", 0},
 	{"last", KEY_LAST, "N", 0, "trace: the latest N rounds only", 0},
 	{"follow", KEY_FOLLOW, NULL, 0, "trace: go on with each round that ends, until the run is finished", 0},
-	{"timeout", KEY_TIMEOUT, "SECONDS", 0, "wait, --wait: give up after so long with exit status 6 (default: never)", 0},
+	{"timeout", KEY_TIMEOUT, "SECONDS", 0, "wait, leave, --wait: give up after so long with exit status 6 (default: never)", 0},
 	{"out", KEY_OUT, "DIR", 0, "keygen: folder for the keys (default " DEFAULT_KEYS ")", 0},
-	{"force", KEY_FORCE, NULL, 0, "keygen: even if there are keys already", 0},
+	{"force", KEY_FORCE, NULL, 0, "keygen: even if there are keys already; force: even if a majority of the members is heard", 0},
 	{0},
 };
 

@@ -116,6 +116,11 @@ int run_mesh(struct session *session)
 	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_MESH);
 }
 
+int run_view(struct session *session)
+{
+	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_VIEW);
+}
+
 int run_layers(struct session *session)
 {
 	return look(session, &(struct control_request){0}, EDIT__CONTROL__REPLY__BODY_LAYERS);

@@ -18,6 +18,7 @@ void render_reply(FILE *out, const Edit__Control__Reply *reply, bool colour)
 	case EDIT__CONTROL__REPLY__BODY_HASHES: render_hashes(out, reply->hashes, colour); break;
 	case EDIT__CONTROL__REPLY__BODY_CHANGE: render_change(out, reply->change, colour); break;
 	case EDIT__CONTROL__REPLY__BODY_MESH: render_mesh(out, reply->mesh, colour); break;
+	case EDIT__CONTROL__REPLY__BODY_VIEW: render_view(out, reply->view, colour); break;
 	default: break;
 	}
 }

@@ -23,6 +23,8 @@ void render_layers(FILE *out, const Edit__Control__Layers *layers, bool colour);
 void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour);
 /* The mesh as a table (a ring: one column), who waits for whom, and the memory of the node asked by kind, in bytes and MiB. */
 void render_mesh(FILE *out, const Edit__Control__Mesh *mesh, bool colour);
+/* Number and place in a line or two, a table of the members in ring order, who asks to be let in, and what the council is at. */
+void render_view(FILE *out, const Edit__Control__View *view, bool colour);
 /* One row per setting. */
 void render_settings(FILE *out, const Edit__Control__Settings *settings, bool colour);
 /* One line. */

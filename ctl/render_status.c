@@ -83,6 +83,9 @@ void render_status(FILE *out, const Edit__Control__Status *status, bool colour)
 	if (status->columns > 1)
 		say(table, "place", TONE_PLAIN, "row %" PRIu32 " of %" PRIu32 ", column %" PRIu32 " of %" PRIu32, status->row + 1,
 		    status->rows, status->column + 1, status->columns);
+	if (status->view > 0 && status->columns <= 1)
+		say(table, "members", status->members_heard < status->view_members ? TONE_BAD : TONE_PLAIN,
+		    "view %" PRIu64 ", %" PRIu32 " of %" PRIu32 " members heard", status->view, status->members_heard, status->view_members);
 	say_state(table, status);
 	say_rounds(table, status);
 	say_worker(table, status);

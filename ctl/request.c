@@ -68,3 +68,23 @@ int request_read_set(const char *const *words, size_t word_count, struct control
 		*ret_count = word_count;
 	return error;
 }
+
+int request_put_names(struct control_request *request, const char *const *names, size_t count, struct line *why)
+{
+	size_t length = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (names[i][0] == '\0' || strchr(names[i], ' ') != NULL)
+			return line_fail(why, EDIT_ERROR_INVALID, "'%.64s' is not the name of a member", names[i]);
+		length += strlen(names[i]) + (i > 0);
+	}
+	if (length > CONTROL_VALUE_MAX)
+		return line_fail(why, EDIT_ERROR_INVALID,
+				 "%zu names take %zu bytes with the blanks between them, at most %d can be sent", count, length,
+				 CONTROL_VALUE_MAX);
+	request->value[0] = '\0';
+	for (size_t i = 0; i < count; i++) {
+		strcat(request->value, i > 0 ? " " : "");
+		strcat(request->value, names[i]);
+	}
+	return 0;
+}

@@ -16,4 +16,8 @@ int request_put_value(struct control_request *request, const char *value, struct
 int request_read_set(const char *const *words, size_t word_count, struct control_request *ret_requests, size_t *ret_count,
 		     struct line *why);
 
+/* Joins names by single blanks into the value, for `force`. EDIT_ERROR_INVALID with a line if one is empty or holds a blank, or if all of
+ * them are too long to be sent. */
+int request_put_names(struct control_request *request, const char *const *names, size_t count, struct line *why);
+
 #endif

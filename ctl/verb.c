@@ -19,6 +19,8 @@ static const struct verb_words words[32] = {
 	[COMMAND_SET] = {"SETTING VALUE", 1, ARGUMENTS_WORD_MAX, VERB_AT_ROUND | VERB_DRY_RUN, 0},
 	[COMMAND_PAUSE] = {NULL, 0, 0, VERB_AT_ROUND, 0},
 	[COMMAND_CHECKPOINT] = {NULL, 0, 0, VERB_AT_ROUND, 0},
+	[COMMAND_LEAVE] = {NULL, 0, 0, 0, VERB_WAIT},
+	[COMMAND_FORCE] = {"NAME...", 1, ARGUMENTS_WORD_MAX, VERB_FORCE, VERB_WAIT | VERB_TIMEOUT},
 };
 
 static const struct verb_words words_of_wait = {"round N | finished | healthy", 1, 2, VERB_TIMEOUT, 0};

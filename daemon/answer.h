@@ -50,6 +50,13 @@ int answer_needs_node(struct answer *answer);
 
 /* A member's state as people read it. */
 const char *answer_state_text(enum peer_state state);
+/* The same of a member by its rank in the mesh, with "self", and what keys have to do with it. known: of the node; all zero: there is
+ * none. Points to a constant. */
+const char *answer_member_text(const struct daemon *daemon, uint32_t rank, const struct node_peer *known);
+
+/* Of the list of members that this node knows: its number, the members in it, and how many of them are heard: live, and in reach along
+ * the ring by way of live ones, for of what lies behind a gap nobody tells. This node is one of them if it is a member. */
+void answer_put_heard(const struct daemon *daemon, Edit__Control__Status *status);
 
 /* Rank in the mesh of the member that this one waits for: itself if its own worker has died; member_count: nobody. status: of the
  * node, now. */

@@ -130,6 +130,7 @@ int answer_status(struct answer *answer, const struct control_request *request)
 	status->worker_pid = daemon->port.phase >= PORT_ATTACHED ? (uint64_t)daemon->port.pid : 0;
 	status->worker_restarts = daemon->driver.record.worker_restarts;
 	status->frames_dropped += counts.stranger_frames + counts.malformed_frames + control_malformed(daemon->control);
+	answer_put_heard(daemon, status);
 	status->encrypted = daemon->config.is_encrypted;
 	status->keys_refused = counts.keys_refused;
 	status->handshakes_failed = counts.handshakes_failed;

@@ -19,6 +19,16 @@ const char *answer_state_text(enum peer_state state)
 	return "unknown";
 }
 
+const char *answer_member_text(const struct daemon *daemon, uint32_t rank, const struct node_peer *known)
+{
+	if (rank == daemon->config.rank)
+		return "self";
+	struct dealer_trouble trouble;
+	if (known->state != PEER_LIVE && transport_trouble(daemon->transport, rank, &trouble))
+		return trouble.word;
+	return answer_state_text(known->state);
+}
+
 /* What keys have to do with it: the state of one that is not live, and why. */
 static void put_trouble(struct answer *answer, Edit__Control__Peer *peer, uint32_t global, bool is_live)
 {

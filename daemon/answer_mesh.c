@@ -8,16 +8,6 @@
 #include "daemon/advice.h"
 #include "daemon/answer.h"
 
-static const char *state_of(const struct daemon *daemon, uint32_t rank, const struct node_peer *known)
-{
-	if (rank == daemon->config.rank)
-		return "self";
-	struct dealer_trouble trouble;
-	if (known->state != PEER_LIVE && transport_trouble(daemon->transport, rank, &trouble))
-		return trouble.word;
-	return answer_state_text(known->state);
-}
-
 static Edit__Control__MeshMember *make_member(struct answer *answer, uint32_t rank)
 {
 	const struct daemon *daemon = answer->daemon;
@@ -27,7 +17,7 @@ static Edit__Control__MeshMember *make_member(struct answer *answer, uint32_t ra
 	if (daemon->driver.node)
 		node_mesh_peer(daemon->driver.node, rank, daemon->now_us, &known);
 	member->name = daemon->config.names[rank];
-	member->state = answer_text(answer, state_of(daemon, rank, &known));
+	member->state = answer_text(answer, answer_member_text(daemon, rank, &known));
 	member->neighbour = known.is_neighbour;
 	member->silent_us = known.silent_us;
 	member->round = known.round;

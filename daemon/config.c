@@ -211,6 +211,7 @@ static int find_place(struct config *config, const char *file, struct line *why)
 				 "%s: ring.fanout: %" PRIu32 ", expected a divisor of the ring's %" PRIu32
 				 " members between 1 and that number, or 0",
 				 file, config->fanout, config->replicas);
+	config->view = VIEW_FIRST;
 	config->row = config->rank / config->shards;
 	config->column = config->rank % config->shards;
 	config->peers = calloc(config->replicas, sizeof *config->peers);
@@ -241,7 +242,8 @@ static int check_addresses(struct config *config, const char *file, struct line 
 {
 	const char *listen = config_text(config, NODE_LISTEN), *shard_listen = config_text(config, NODE_SHARD_LISTEN);
 	const char *shard_address = config->shard_addresses[config->rank];
-	config->listen = listen[0] ? listen : config->addresses[config->rank];
+	snprintf(config->address, sizeof config->address, "%s", config->addresses[config->rank]);
+	config->listen = listen[0] ? listen : config->address;
 	if (shard_listen[0] && !shard_address)
 		return line_fail(why, EDIT_ERROR_INVALID,
 				 "%s: node.shard_listen: nobody connects there, expected an address of %s in [shard_addresses]", file,
@@ -337,15 +339,81 @@ static void free_texts(char **texts, uint32_t count)
 	free(texts);
 }
 
+static void free_lists(struct config_lists *lists)
+{
+	free_texts(lists->names, lists->count);
+	free_texts(lists->addresses, lists->count);
+	free_texts(lists->shard_addresses, lists->count);
+	free(lists->peers);
+	*lists = (struct config_lists){0};
+}
+
+static struct config_lists lists_of(const struct config *config)
+{
+	return (struct config_lists){config->member_count, config->names, config->addresses, config->shard_addresses, config->peers};
+}
+
 void config_close(struct config *config)
 {
-	free_texts(config->names, config->member_count);
-	free_texts(config->addresses, config->member_count);
-	free_texts(config->shard_addresses, config->member_count);
-	free(config->peers);
+	struct config_lists lists = lists_of(config);
+	free_lists(&lists);
+	free_lists(&config->former);
 	free(config->mates);
 	config->names = config->addresses = config->shard_addresses = config->peers = config->mates = NULL;
 }
+
+/* ---- Views ---- */
+
+void config_roster(const struct config *config, struct seat *seats, struct roster *ret_roster)
+{
+	*ret_roster = (struct roster){.number = VIEW_FIRST, .count = config->member_count, .fanout = config->fanout, .seats = seats};
+	for (uint32_t rank = 0; rank < config->member_count; rank++)
+		CHECK(seat_make(config->names[rank], config->addresses[rank], 0, 0, &seats[rank]) == 0);
+}
+
+/* Copies of a roster's texts. False: no memory. */
+static bool copy_lists(const struct roster *roster, struct config_lists *ret_lists)
+{
+	struct config_lists *lists = ret_lists;
+	const size_t count = roster->count;
+	*lists = (struct config_lists){roster->count, calloc(count, sizeof *lists->names), calloc(count, sizeof *lists->addresses),
+				       calloc(count, sizeof *lists->shard_addresses), calloc(count, sizeof *lists->peers)};
+	bool is_good = lists->names && lists->addresses && lists->shard_addresses && lists->peers;
+	for (size_t i = 0; i < count && is_good; i++) {
+		lists->peers[i] = lists->names[i] = strdup(roster->seats[i].name);
+		lists->addresses[i] = strdup(roster->seats[i].address);
+		is_good = lists->names[i] && lists->addresses[i];
+	}
+	return is_good;
+}
+
+int config_seat(struct config *config, const struct roster *roster, struct line *why)
+{
+	struct config_lists lists;
+	CHECK(config->shards == 1);
+	if (!copy_lists(roster, &lists)) {
+		free_lists(&lists);
+		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the members of view %" PRIu64, roster->number);
+	}
+	uint32_t rank = 0;
+	while (rank < roster->count && strcmp(lists.names[rank], config_text(config, NODE_NAME)) != 0)
+		rank++;
+	CHECK(rank < roster->count);
+	free_lists(&config->former);
+	config->former = lists_of(config);
+	config->view = roster->number;
+	config->member_count = config->replicas = roster->count;
+	config->rank = config->row = rank;
+	config->fanout = roster->fanout;
+	config->names = lists.names;
+	config->addresses = lists.addresses;
+	config->shard_addresses = lists.shard_addresses;
+	config->peers = lists.peers;
+	config->mates[0] = lists.names[rank];
+	return 0;
+}
+
+/* ---- Looking ---- */
 
 size_t config_neighbours(const struct config *config, uint32_t ret_ranks[ROAD_COUNT])
 {

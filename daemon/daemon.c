@@ -17,6 +17,7 @@
 #include "daemon/advice.h"
 #include "daemon/control.h"
 #include "daemon/handover.h"
+#include "daemon/entry.h"
 #include "daemon/log.h"
 #include "daemon/rounds.h"
 
@@ -48,6 +49,8 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->lost_worker;
 	if (daemon->recovery.failure[0])
 		return daemon->recovery.failure;
+	if (daemon->membership.trouble[0])
+		return daemon->membership.trouble;
 	if (daemon->health.keys[0])
 		return daemon->health.keys;
 	if (daemon->checkpoint.degraded[0])
@@ -69,6 +72,8 @@ void daemon_status_text(const struct daemon *daemon, char *text, size_t size)
 			 rank == UINT32_MAX ? "" : names[rank]);
 		return;
 	}
+	if (entry_status_text(daemon, text, size))
+		return;
 	if (!driver->node) {
 		snprintf(text, size, "no run yet: waiting for a worker at %s", daemon->port.path);
 		return;
@@ -143,7 +148,7 @@ static void attach_worker(struct daemon *daemon)
 	/* Until it is known which checkpoint the run goes on from, the worker waits for an answer. */
 	if (recovery_is_waiting(&daemon->recovery))
 		return;
-	recovery_folder(&daemon->recovery, run->source.folder, sizeof run->source.folder);
+	snprintf(run->source.folder, sizeof run->source.folder, "%s", daemon->recovery.folder);
 	run->source.round = daemon->recovery.chosen.round;
 	if (run_attach(run, port->description, port->description_bytes, &why) != 0) {
 		refuse_worker(daemon, &why);
@@ -171,8 +176,8 @@ static void start_worker(struct daemon *daemon)
 	struct line why = {""};
 	bool is_first = !daemon->driver.node;
 	int error = run_begin(&daemon->run, daemon->incarnation, &why);
-	if (!error && !daemon->driver.node)
-		error = driver_start(&daemon->driver, daemon->now_us, &why);
+	if (!error)
+		error = entry_ready(daemon, &why);
 	if (error) {
 		refuse_worker(daemon, &why);
 		return;
@@ -282,7 +287,9 @@ static void take_messages(struct daemon *daemon)
 	struct message message;
 	unsigned budget = MESSAGES_PER_TURN;
 	while (transport_receive(daemon->transport, daemon->now_us, &budget, &message))
-		if (!hear_recovery(daemon, &message))
+		if (message.kind == MESSAGE_DECREE)
+			membership_hear(&daemon->membership, message.decree, daemon->driver.node, daemon->now_us);
+		else if (!hear_recovery(daemon, &message))
 			driver_message(&daemon->driver, &message, daemon->now_us);
 }
 
@@ -322,7 +329,7 @@ static void reload_keys(struct daemon *daemon)
 	keyring_close(&daemon->keyring);
 	daemon->keyring = keyring;
 	transport_rekey(daemon->transport);
-	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %" PRIu32 " of members, %zu of clients", keyring.member_count,
+	log_line(LEVEL_NOTICE, "keys read again (SIGHUP): %zu of members, %zu of clients", keyring.member_count,
 		 keyring.client_count);
 }
 
@@ -349,6 +356,7 @@ static long timeout_ms(struct daemon *daemon)
 	uint64_t at_us = u64_min(driver_deadline(&daemon->driver), now_us + WAIT_MAX_US);
 	at_us = u64_min(at_us, notify_alive(&daemon->notify, now_us));
 	at_us = u64_min(at_us, u64_min(daemon->status_at_us, daemon->recovery_at_us));
+	at_us = u64_min(at_us, membership_deadline(&daemon->membership));
 	return at_us <= now_us ? 0 : (long)((at_us - now_us + 999) / 1000);
 }
 
@@ -379,6 +387,7 @@ bool daemon_turn(struct daemon *daemon)
 		worker_port_accept(&daemon->port, daemon->now_us);
 	handover_calls(&daemon->driver, daemon->now_us);
 	driver_tick(&daemon->driver, daemon->now_us);
+	entry_step(daemon);
 	control_serve(daemon->control, daemon, REQUESTS_PER_TURN);
 	write_checkpoint(daemon);
 	if (daemon->now_us >= daemon->status_at_us) {
@@ -454,24 +463,32 @@ static int open_lock(struct daemon *daemon)
 	return 0;
 }
 
+/* Before the sockets: the disk knows better than the config who the neighbours are. */
+static int open_membership(struct daemon *daemon)
+{
+	struct line why = {""};
+	if (mkdir(config_text(&daemon->config, NODE_STATE_DIR), 0750) != 0 && errno != EEXIST)
+		log_line(LEVEL_WARNING, "node.state_dir: %s cannot be made (%s); there will be no checkpoints, and this member has no vote",
+			 config_text(&daemon->config, NODE_STATE_DIR), strerror(errno));
+	int error = membership_open(&daemon->membership, &daemon->config, daemon->incarnation, &why);
+	daemon->run.is_member = membership_waits(&daemon->membership);
+	return error ? fail(error, why.text) : 0;
+}
+
 static int open_transport(struct daemon *daemon)
 {
 	char text[512];
 	const struct config *config = &daemon->config;
-	uint32_t ranks[ROAD_COUNT];
 	struct transport_config transport = {.listen = config->listen,
 					     .shard_listen = config->shard_listen,
-					     .rank = config->rank,
-					     .member_count = config->member_count,
-					     .names = (const char *const *)config->names,
-					     .neighbour_count = config_neighbours(config, ranks),
-					     .is_mesh = config->shards > 1 || config->fanout < config->replicas,
+					     .name = config_text(config, NODE_NAME),
+					     .view = entry_view(config),
+					     .is_mesh = config->shards > 1,
 					     .incarnation = daemon->incarnation,
 					     .keyring = &daemon->keyring,
 					     .is_encrypted = config->is_encrypted};
-	for (size_t i = 0; i < transport.neighbour_count; i++)
-		transport.neighbours[i] = (struct transport_neighbour){ranks[i], config_address(config, ranks[i])};
 	int error = transport_open(&transport, &daemon->transport, text, sizeof text);
+	daemon->membership.transport = daemon->transport;
 	return error ? fail(error, text) : 0;
 }
 
@@ -512,6 +529,8 @@ int daemon_open(struct daemon *daemon)
 	if (!error)
 		error = open_lock(daemon);
 	if (!error)
+		error = open_membership(daemon);
+	if (!error)
 		error = open_transport(daemon);
 	if (!error)
 		error = open_ports(daemon);
@@ -519,9 +538,6 @@ int daemon_open(struct daemon *daemon)
 		daemon_close(daemon);
 		return error;
 	}
-	if (mkdir(config_text(&daemon->config, NODE_STATE_DIR), 0750) != 0 && errno != EEXIST)
-		log_line(LEVEL_WARNING, "node.state_dir: %s cannot be made (%s); there will be no checkpoints",
-			 config_text(&daemon->config, NODE_STATE_DIR), strerror(errno));
 	checkpoint_init(&daemon->checkpoint, &daemon->config);
 	driver_init(&daemon->driver, &daemon->config, daemon->transport, &daemon->port, &daemon->checkpoint,
 		    &daemon->run, daemon->incarnation);
@@ -541,6 +557,7 @@ void daemon_close(struct daemon *daemon)
 	/* Before the memory that frames in its queues point to. */
 	if (daemon->transport)
 		transport_close(daemon->transport);
+	membership_close(&daemon->membership);
 	driver_close(&daemon->driver);
 	run_close(&daemon->run);
 	if (daemon->lock.fd >= 0)

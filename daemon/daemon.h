@@ -10,6 +10,7 @@
 #include "daemon/health.h"
 #include "daemon/keyring.h"
 #include "daemon/lock.h"
+#include "daemon/membership.h"
 #include "daemon/notify.h"
 #include "daemon/recovery.h"
 #include "daemon/run.h"
@@ -31,6 +32,7 @@ struct daemon {
 	struct checkpoint checkpoint;
 	struct recovery recovery;
 	uint64_t recovery_at_us;       /* it has something to do then */
+	struct membership membership;
 	struct driver driver;
 	struct health health;
 

@@ -1,8 +1,9 @@
-/* Connecting to one neighbour. */
+/* Connecting to one other node. */
 
 #include "daemon/dealer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <zmq.h>
@@ -12,35 +13,52 @@
 
 enum { RETRY_US = 2000000 /* a socket is made anew after this */ };
 
-void dealer_init(struct dealer *dealer, void *context, const char *name, const char *address, const char *id)
+static const char no_key[] =
+	"its public key is not in node.keys here: copy NAME.pub from there, then reload this node (SIGHUP)";
+
+void dealer_init(struct dealer *dealer, struct dealer_self *self, const char *name, const char *address)
 {
-	*dealer = (struct dealer){.context = context, .name = name, .address = address};
-	CHECK(strlen(id) <= DEALER_ID_MAX);
-	strcpy(dealer->id, id);
+	*dealer = (struct dealer){.context = self->context, .keyring = self->keyring, .number = ++self->number};
+	CHECK(strlen(name) < sizeof dealer->name);
+	CHECK(strlen(address) < sizeof dealer->address);
+	strcpy(dealer->name, name);
+	strcpy(dealer->address, address);
+	int length = snprintf(dealer->id, sizeof dealer->id, "%s/%016" PRIx64 "/%" PRIu64 "/%s", self->name, self->incarnation,
+			      self->number, name);
+	CHECK((size_t)length < sizeof dealer->id);
+	dealer->handshake.expects_key = self->keyring != NULL;
 }
 
-void dealer_encrypt(struct dealer *dealer, const struct keyring *keyring, uint32_t rank)
+/* Takes the key that is expected from the keyring. False: there is none, which is told once. */
+static bool take_key(struct dealer *dealer)
 {
-	CHECK(rank < keyring->member_count);
-	dealer->keyring = keyring;
-	dealer->rank = rank;
-	dealer->handshake.expects_key = true;
+	const char *key = keyring_key(dealer->keyring, dealer->name);
+	if (!key && !dealer->lacks_key)
+		log_line(LEVEL_WARNING, "peer %s at %s: %s", dealer->name, dealer->address, no_key);
+	dealer->lacks_key = !key;
+	if (key)
+		memcpy(dealer->key, key, KEY_BYTES);
+	errno = ENOKEY;
+	return key != NULL;
 }
 
 bool dealer_connect(struct dealer *dealer)
 {
-	const struct keyring *keyring = dealer->keyring;
 	dealer->retry_us = 0;
+	if (dealer->keyring && !take_key(dealer))
+		return false;
 	dealer->socket = socket_open(dealer->context, ZMQ_DEALER, dealer->address);
 	if (!dealer->socket)
 		return false;
 	bool is_made = zmq_setsockopt(dealer->socket, ZMQ_ROUTING_ID, dealer->id, strlen(dealer->id)) == 0;
-	if (is_made && keyring) {
-		memcpy(dealer->key, keyring->member_keys[dealer->rank], KEY_BYTES);
-		is_made = socket_prove(dealer->socket, keyring, dealer->key);
-	}
-	if (is_made && handshake_open(&dealer->handshake, dealer->context, dealer->socket) &&
-	    zmq_connect(dealer->socket, dealer->address) == 0)
+	if (is_made && dealer->queue_max > 0)
+		is_made = socket_set_int(dealer->socket, ZMQ_IMMEDIATE, 0) &&
+			  socket_set_int(dealer->socket, ZMQ_SNDHWM, (int)dealer->queue_max);
+	if (is_made && dealer->keyring)
+		is_made = socket_prove(dealer->socket, dealer->keyring, dealer->key);
+	if (is_made && !dealer->is_unheard)
+		is_made = handshake_open(&dealer->handshake, dealer->context, dealer->socket);
+	if (is_made && zmq_connect(dealer->socket, dealer->address) == 0)
 		return true;
 	int saved = errno;
 	dealer_close(dealer);
@@ -89,7 +107,8 @@ void dealer_step(struct dealer *dealer, uint64_t now_us)
 
 void dealer_rekey(struct dealer *dealer)
 {
-	if (!dealer->keyring || strcmp(dealer->key, dealer->keyring->member_keys[dealer->rank]) == 0)
+	const char *key = dealer->keyring ? keyring_key(dealer->keyring, dealer->name) : NULL;
+	if (!dealer->keyring || (key && !dealer->lacks_key && strcmp(dealer->key, key) == 0))
 		return;
 	dealer_close(dealer);
 	dealer_connect(dealer);
@@ -100,6 +119,10 @@ bool dealer_trouble(const struct dealer *dealer, struct dealer_trouble *ret_trou
 	static const char *const words[] = {[HANDSHAKE_FINE] = "", [HANDSHAKE_WRONG_KEY] = "wrong-key",
 					    [HANDSHAKE_KEY_REFUSED] = "key-refused", [HANDSHAKE_OTHER_MECHANISM] = "no-curve"};
 	const struct handshake *handshake = &dealer->handshake;
+	if (dealer->lacks_key) {
+		*ret_trouble = (struct dealer_trouble){"no-key", no_key, handshake->failures};
+		return true;
+	}
 	*ret_trouble = (struct dealer_trouble){words[handshake->state], state_text(dealer), handshake->failures};
 	return handshake->state != HANDSHAKE_FINE;
 }

@@ -32,18 +32,6 @@ void driver_init(struct driver *driver, const struct config *config, struct tran
 	driver->loss = NAN;
 }
 
-void driver_close(struct driver *driver)
-{
-	free(driver->block);
-	free(driver->hash_queue);
-	history_close(&driver->history);
-	free(driver->handed);
-	driver->handed = NULL;
-	driver->block = NULL;
-	driver->node = NULL;
-	driver->hash_queue = NULL;
-}
-
 uint64_t driver_deadline(const struct driver *driver)
 {
 	return driver->node ? u64_min(driver->deadline_us, driver->line.at_us) : UINT64_MAX;
@@ -66,9 +54,9 @@ uint64_t driver_exposed_us(const struct driver *driver)
 
 static const char *fact_here(const struct driver *driver, const char *key)
 {
-	for (size_t i = 0; i < driver->run->fact_count; i++)
-		if (strcmp(driver->run->facts[i].key, key) == 0)
-			return driver->run->facts[i].value;
+	for (size_t i = 0; i < driver->run->facts.count; i++)
+		if (strcmp(driver->run->facts.list[i].key, key) == 0)
+			return driver->run->facts.list[i].value;
 	return "not given";
 }
 
@@ -79,8 +67,8 @@ static void refusal_detail(const struct driver *driver, const struct note *note,
 	if (note->detail != REFUSAL_FACT)
 		return;
 	const struct run *run = driver->run;
-	if (note->code == NOTE_REFUSED_BY && note->a < run->fact_count)
-		snprintf(text, size, "%s, here %s", run->facts[note->a].key, run->facts[note->a].value);
+	if (note->code == NOTE_REFUSED_BY && note->a < run->facts.count)
+		snprintf(text, size, "%s, here %s", run->facts.list[note->a].key, run->facts.list[note->a].value);
 	if (note->code != NOTE_PEER_REFUSED || !driver->heard || driver->heard->kind != MESSAGE_HELLO)
 		return;
 	const struct hello *hello = &driver->heard->hello;
@@ -88,7 +76,7 @@ static void refusal_detail(const struct driver *driver, const struct note *note,
 		snprintf(text, size, "%s, there %s, here %s", hello->facts[note->a].key, hello->facts[note->a].value,
 			 fact_here(driver, hello->facts[note->a].key));
 	else
-		snprintf(text, size, "it gives %zu facts, here are %zu", hello->fact_count, run->fact_count);
+		snprintf(text, size, "it gives %zu facts, here are %zu", hello->fact_count, run->facts.count);
 }
 
 /* A note of a change carries its id alone: what it changes stands beside it in the log. */
@@ -118,7 +106,8 @@ static void take_note(struct driver *driver, const struct note *note)
 	changes_note(&driver->changes, note);
 
 	switch (note->code) {
-	case NOTE_ROUND_DONE: return; /* told with more in it, when the worker has woken up */
+	case NOTE_RING_COMPLETE: driver->is_complete = true; break;
+	case NOTE_ROUND_DONE: driver->is_round_done = true; return; /* told with more in it, when the worker has woken up */
 	case NOTE_CHANGE_HERE:
 		CHECK(driver->proposed);
 		driver->proposed->id = driver->change_id = note->a;
@@ -141,7 +130,7 @@ static void take_note(struct driver *driver, const struct note *note)
 		break;
 	case NOTE_FINISHED:
 		driver->finished = true;
-		atomic_store(&driver->run->segment.header->stop, 1);
+		atomic_store(&driver->run->segment.header->stop, SEGMENT_STOP_ENDED);
 		driver->must_ring = true;
 		break;
 	default: break;
@@ -197,17 +186,6 @@ static void ask_hash(struct driver *driver, uint32_t layer_index)
 	driver->hash_queue[driver->hash_count++] = layer_index;
 }
 
-static void commit(struct driver *driver, const struct action *action)
-{
-	struct run *run = driver->run;
-	/* With its last layer the round is complete: a worker that gets it finds the number. */
-	if (++driver->committed_count == run->segment.layer_count) {
-		driver->committed_count = 0;
-		atomic_store_explicit(&run->segment.header->round, action->round, memory_order_relaxed);
-	}
-	ask_hash(driver, action->layer_index);
-}
-
 /* What the worker will read when it has the layer. */
 static struct segment_layer *write_words(struct driver *driver, const struct action *action)
 {
@@ -226,14 +204,13 @@ static void publish(struct driver *driver, const struct action *action)
 	driver->must_ring = true;
 }
 
-/* How the worker is to treat a round, by the settings in force. */
-static void tell_overlap(struct driver *driver)
+void driver_tell_overlap(struct driver *driver)
 {
 	bool is_whole = driver->record.settings.value[SYNC_OVERLAP] == OVERLAP_NONE;
 	atomic_store(&driver->run->segment.header->whole, is_whole);
 }
 
-static void schedule(struct driver *driver, uint64_t steps, bool gradients)
+void driver_schedule(struct driver *driver, uint64_t steps, bool gradients)
 {
 	struct segment_header *header = driver->run->segment.header;
 	/* 0: it stops when the last round, agreed but still under way, is complete. */
@@ -241,6 +218,14 @@ static void schedule(struct driver *driver, uint64_t steps, bool gradients)
 	atomic_store(&header->gradients, gradients);
 	atomic_store(&header->offer_step, at);
 	driver->must_ring = true;
+}
+
+/* The worker lies still: it has offered, and has nothing back. */
+static void lead(struct driver *driver, uint64_t step)
+{
+	struct segment_header *header = driver->run->segment.header;
+	uint64_t own_step = load(&header->step);
+	atomic_store(&header->lead, step > own_step ? step - own_step : 0);
 }
 
 void driver_ring(struct driver *driver)
@@ -273,11 +258,12 @@ static void act(struct driver *driver, const struct action *action)
 	struct segment_header *header = driver->run->segment.header;
 	switch (action->kind) {
 	case ACTION_SEND: transport_send(driver->transport, action->to, &action->message); break;
-	case ACTION_COMMITTED: commit(driver, action); break;
+	case ACTION_COMMITTED:
 	case ACTION_HASH:
 	case ACTION_HEALED: ask_hash(driver, action->layer_index); break;
 	case ACTION_PUBLISH: publish(driver, action); break;
-	case ACTION_SCHEDULE: schedule(driver, action->number, action->gradients); break;
+	case ACTION_SCHEDULE: driver_schedule(driver, action->number, action->gradients); break;
+	case ACTION_STEP: lead(driver, action->number); break;
 	case ACTION_PAUSE:
 	case ACTION_RESUME:
 		atomic_store(&header->paused, action->kind == ACTION_PAUSE);
@@ -312,27 +298,35 @@ static void step(struct driver *driver, const struct event *event)
 {
 	node_step(driver->node, event, &driver->actions);
 	driver->deadline_us = driver->actions.deadline_us;
+	/* A worker that gets the last layer of a round finds its number. */
+	struct node_status status;
+	node_status(driver->node, event->now_us, &status);
+	atomic_store_explicit(&driver->run->segment.header->round, status.round, memory_order_relaxed);
 	prepare_checkpoint(driver);
 	for (size_t i = 0; i < driver->actions.count; i++)
 		act(driver, &driver->actions.list[i]);
 }
 
-/* All layers of another round are complete: the state file says so, people are told. */
+/* All layers of another round are complete, or it goes on from where others are: the state file says so, people are told. */
 static void complete_round(struct driver *driver, const struct node_status *status)
 {
 	struct state_run *record = &driver->record;
 	/* The settings noted before are those of this round, the node's those of the next. */
-	history_fill(&driver->history, history_add(&driver->history, status->round), driver->node, &record->settings,
-		     driver->now_us);
+	if (driver->is_round_done)
+		history_fill(&driver->history, history_add(&driver->history, status->round), driver->node, &record->settings,
+			     driver->now_us);
 	record->round = status->round;
+	record->since = node_since(driver->node);
 	record->settings = *node_settings(driver->node);
 	record->offer_step = driver->offer.step;
 	record->offer_tokens = driver->offer.tokens;
 	record->offer_wait_us = driver->offer.wait_us;
-	record->sync_us += status->sync_us;
+	record->sync_us += driver->is_round_done ? status->sync_us : 0;
 	state_commit_run(&driver->run->state, record);
-	tell_overlap(driver);
-	driver->is_offer_open = driver->is_handing = false;
+	driver_tell_overlap(driver);
+	if (!driver->is_round_done)
+		return;
+	driver->is_offer_open = driver->is_handing = driver->is_round_done = false;
 	keep_round(driver, status);
 }
 
@@ -344,6 +338,7 @@ static void settle(struct driver *driver)
 		uint64_t layer_index = driver->hash_queue[--driver->hash_count];
 		uint64_t hash = state_commit_layer(&driver->run->state, layer_index,
 						   node_layer_round(driver->node, layer_index),
+						   node_layer_since(driver->node, layer_index),
 						   node_detector(driver->node, layer_index));
 		struct event event = {.kind = EVENT_HASHED, .now_us = driver->now_us};
 		event.hashed.layer_index = (uint32_t)layer_index;
@@ -352,7 +347,7 @@ static void settle(struct driver *driver)
 	}
 	struct node_status status;
 	node_status(driver->node, driver->now_us, &status);
-	if (status.round != driver->record.round)
+	if (status.round != driver->record.round || node_since(driver->node) != driver->record.since)
 		complete_round(driver, &status);
 	if (driver->checkpoint_round > 0) {
 		begin_checkpoint(driver, driver->checkpoint_round);
@@ -401,6 +396,7 @@ void driver_tick(struct driver *driver, uint64_t now_us)
 	if (!driver->node)
 		return;
 	watch_checkpoints(driver, now_us);
+	driver_free_nodes(driver);
 	if (now_us >= driver->deadline_us) {
 		struct event event = {.kind = EVENT_TICK};
 		driver_take(driver, &event, now_us);
@@ -454,80 +450,4 @@ void driver_count_restart(struct driver *driver)
 	driver->record.worker_restarts++;
 	if (driver->node)
 		state_commit_run(&driver->run->state, &driver->record);
-}
-
-/* ---- Starting ---- */
-
-static struct node_config node_config_of(const struct driver *driver, const struct detector *detectors)
-{
-	const struct config *config = driver->config;
-	const struct run *run = driver->run;
-	return (struct node_config){
-		.rank = config->row, .member_count = config->replicas, .column = config->column, .shards = config->shards,
-		.fanout = config->fanout,
-		.mates = (const char *const *)config->mates, .incarnation = driver->incarnation,
-		.names = (const char *const *)config->peers, .facts = run->facts, .fact_count = run->fact_count,
-		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.head->run.round,
-		.finished = atomic_load(&run->segment.header->stop) != 0, .is_stale = run_is_stale(run),
-		.detectors = detectors, .settings = run->state.head->run.settings,
-		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
-		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,
-		.retry_us = (uint64_t)config_number(config, NODE_RETRY_MS) * 1000,
-		.window_max_bytes = (size_t)config_number(config, NODE_WINDOW_MAX)};
-}
-
-/* What the worker must know before the ring is complete. */
-static void prepare_worker(struct driver *driver)
-{
-	struct segment_header *header = driver->run->segment.header;
-	atomic_store(&header->paused, 0);
-	atomic_store(&header->round, driver->record.round);
-	tell_overlap(driver);
-	const double *settings = driver->record.settings.value;
-	bool is_averaging = node_averages_gradients(driver->node);
-	/* For an alignment all must come to the same step, whenever the ring is complete. */
-	bool is_by_steps = settings[SYNC_PERIOD] == 0 && !is_averaging;
-	atomic_store(&header->gradients, is_averaging);
-	if (load(&header->offer_step) == UINT64_MAX && atomic_load(&header->stop) == 0 && is_by_steps)
-		schedule(driver, node_is_aligning(driver->node) ? 1 : (uint64_t)settings[SYNC_INTERVAL], false);
-	run_give_layers(driver->run);
-	driver->must_ring = true;
-}
-
-int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
-{
-	CHECK(!driver->node);
-	CHECK(driver->run->is_begun);
-	const struct state *state = &driver->run->state;
-	size_t count = state->layer_count;
-	uint64_t restarts = driver->record.worker_restarts;
-	struct detector *detectors = calloc(count, sizeof *detectors);
-	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
-	driver->handed = calloc(count, sizeof *driver->handed);
-	struct node_config config = node_config_of(driver, detectors);
-	driver->block_bytes = node_size(&config);
-	driver->block = aligned_alloc(64, driver->block_bytes);
-	bool has_history = history_open(&driver->history, driver->config->replicas, count);
-	if (!detectors || !driver->hash_queue || !driver->handed || !driver->block || !has_history) {
-		free(detectors);
-		driver_close(driver);
-		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the ring's buffers (%zu bytes)",
-				 node_size(&config));
-	}
-	for (size_t i = 0; i < count; i++)
-		detectors[i] = state->layers[i].detector;
-	driver->node = node_init(driver->block, &config);
-	free(detectors);
-
-	driver->record = state->head->run;
-	driver->record.worker_restarts += restarts;
-	driver->record.incarnation = driver->incarnation;
-	driver->offer.step = driver->taken_step = driver->record.offer_step;
-	driver->offer.tokens = driver->record.offer_tokens;
-	driver->offer.wait_us = driver->record.offer_wait_us;
-	driver->checkpoint_us = now_us;
-	prepare_worker(driver);
-	struct event event = {.kind = EVENT_TICK};
-	driver_take(driver, &event, now_us);
-	return 0;
 }

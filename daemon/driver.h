@@ -30,9 +30,9 @@ struct driver {
 	struct run *run;
 	uint64_t incarnation;
 
-	void *block;             /* NULL until the run is begun */
-	size_t block_bytes;
-	struct node *node;
+	struct driver_node *own; /* the node and those of earlier views; NULL until the run is begun */
+	struct node *node;       /* of the view in force */
+	size_t block_bytes;      /* of its memory */
 	uint64_t now_us;         /* of the turn */
 	uint64_t deadline_us;    /* that the node asked for */
 	uint64_t taken_step;     /* offered_step of the last offer taken */
@@ -41,13 +41,14 @@ struct driver {
 	double loss;             /* mean of the last interval of the own worker; NaN: none yet */
 	bool must_ring;          /* the worker shall look again */
 	bool finished;
+	bool is_complete;        /* the ring of the view in force has been complete */
+	bool is_round_done;      /* the node has just completed a round, rather than taken over where others are */
 	uint64_t checkpoint_round; /* just completed, to be written; 0: none */
 	uint64_t checkpoint_change; /* the last one proposed here by time; 0: none */
 	uint64_t checkpoint_us;  /* when the last one was begun or asked for, or the run began here */
 	struct round_line line;
 	bool is_offer_open;      /* the last offer's round is not complete */
 	uint64_t exposed_us;     /* that the worker told with its last offer: of the round before */
-	size_t committed_count;  /* layers of the round in progress */
 	uint64_t taken_handed;   /* handed_step of the last gradients taken */
 	bool is_handing;         /* they are in the round in progress */
 	uint64_t calls, sums;    /* of a mesh: the last ones that the worker has asked for and the node knows of */
@@ -76,6 +77,13 @@ void driver_close(struct driver *driver);
 /* The run is begun: makes the node and starts it. EDIT_ERROR_SYSTEM if memory is short. */
 int driver_start(struct driver *driver, uint64_t now_us, struct line *why);
 
+/* The config has the members of a newer view: goes on in it, with what this member has. The node's forerunner stays in memory for as long
+ * as frames of it may be on their way. EDIT_ERROR_SYSTEM: no memory, and it has not entered. */
+int driver_enter(struct driver *driver, uint64_t now_us, struct line *why);
+
+/* This member takes part no more: its worker is told to stop, and there is no node from now on. */
+void driver_leave(struct driver *driver);
+
 /* Takes one event (its now_us is set here) and carries out what follows. Nothing happens while there is no node. */
 void driver_take(struct driver *driver, struct event *event, uint64_t now_us);
 /* The deadline may have passed. */
@@ -92,6 +100,12 @@ void driver_count_restart(struct driver *driver);
 void driver_tell(struct driver *driver);
 /* Rings the worker's bell if there is a reason to; many reasons make one bell. */
 void driver_ring(struct driver *driver);
+
+/* For daemon/driver_nodes.c and .c: how the worker is to treat a round, by the settings in force; after how many steps it offers, of
+ * which kind. Frees nodes of earlier views, as far as they are not needed any more. */
+void driver_tell_overlap(struct driver *driver);
+void driver_schedule(struct driver *driver, uint64_t steps, bool gradients);
+void driver_free_nodes(struct driver *driver);
 
 /* When driver_tick has something to do, UINT64_MAX: never. */
 uint64_t driver_deadline(const struct driver *driver);

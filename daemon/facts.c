@@ -1,6 +1,4 @@
-/* The facts of a run: what must be equal on all members, compared at hello, first difference by name. Worker's
- * facts come first, because they are what people mistake; then settings, members, layers, and the round and anchor
- * to start from. */
+/* The facts of a run: what must be equal on all members, compared at hello, first difference by name. Owns nothing. */
 
 #include "daemon/facts.h"
 
@@ -56,37 +54,54 @@ static bool has_anchor(const struct config *config)
 	return config->shards == 1;
 }
 
-static void add_all(struct facts_maker *maker, const struct description *description, const struct config *config,
-		    const struct state *state)
+/* What is the same in all views. */
+static void add_lasting(struct facts_maker *maker, const struct description *description, const struct config *config)
 {
-	char key[64], value[SETTING_TEXT_MAX + 1];
+	char key[64];
 	for (size_t i = 0; i < description->fact_count; i++)
 		add(maker, description->facts[i].key, "%s", description->facts[i].value);
 	add(maker, "node.run", "%s", config_text(config, NODE_RUN));
-	for (size_t i = 0; i < RING_SETTING_COUNT; i++)
-		add(maker, setting_at(i)->name, "%s", setting_format(i, state->head->run.settings.value[i], value));
-	add(maker, "member count", "%" PRIu32, config->member_count);
 	add(maker, setting_at(MESH_SHARDS)->name, "%" PRIu32, config->shards);
-	add(maker, setting_at(RING_FANOUT)->name, "%s", config_text(config, RING_FANOUT));
-	for (uint32_t i = 0; i < config->member_count; i++) {
-		snprintf(key, sizeof key, "member %" PRIu32, i);
-		add(maker, key, "%s", config->names[i]);
-	}
 	add(maker, "layer count", "%zu", description->layer_count);
 	for (size_t i = 0; i < description->layer_count; i++) {
 		snprintf(key, sizeof key, "layer %zu", i);
 		add(maker, key, "%s %" PRIu64, description->layers[i].name, description->layers[i].size);
 	}
 	add(maker, "tensors", "%016" PRIx64, tensors_hash(description));
-	add(maker, "completed rounds", "%" PRIu64, state->head->run.round);
+}
+
+static void add_first(struct facts_maker *maker, const struct config *config, const struct state *state)
+{
+	char key[64], value[SETTING_TEXT_MAX + 1];
+	for (size_t i = 0; i < RING_SETTING_COUNT; i++)
+		add(maker, setting_at(i)->name, "%s", setting_format(i, state->run->settings.value[i], value));
+	add(maker, "member count", "%" PRIu32, config->member_count);
+	add(maker, setting_at(RING_FANOUT)->name, "%s", config_text(config, RING_FANOUT));
+	for (uint32_t i = 0; i < config->member_count; i++) {
+		snprintf(key, sizeof key, "member %" PRIu32, i);
+		add(maker, key, "%s", config->names[i]);
+	}
+	add(maker, "completed rounds", "%" PRIu64, state->run->round);
 	if (has_anchor(config))
 		add(maker, "anchor", "%016" PRIx64, state_anchor_hash(state));
 	else
 		add(maker, setting_at(MESH_PREFETCH)->name, "%s", config_text(config, MESH_PREFETCH));
 }
 
+static uint64_t fingerprint_of(const struct fact *facts, size_t count)
+{
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	for (size_t i = 0; i < count; i++) {
+		XXH3_64bits_update(&hash, facts[i].key, strlen(facts[i].key) + 1);
+		XXH3_64bits_update(&hash, facts[i].value, strlen(facts[i].value) + 1);
+	}
+	uint64_t digest = XXH3_64bits_digest(&hash);
+	return digest == 0 ? 1 : digest;
+}
+
 int facts_make(const struct description *description, const struct config *config, const struct state *state,
-	       struct fact **ret_facts, char **ret_text, size_t *ret_count, struct line *why)
+	       struct facts *ret_facts, struct line *why)
 {
 	size_t count =
 		description->fact_count + RING_SETTING_COUNT + config->member_count + description->layer_count + 8;
@@ -94,28 +109,34 @@ int facts_make(const struct description *description, const struct config *confi
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%zu facts to share with the other members, expected at most %d", count,
 				 FACT_COUNT_MAX);
-	struct facts_maker maker = {.facts = calloc(count, sizeof *maker.facts), .text = malloc(count * FACT_ROOM)};
-	char *text = maker.text;
-	if (!maker.facts || !text) {
-		free(maker.facts);
-		free(text);
+	struct facts facts = {.list = calloc(count, sizeof *facts.list), .text = malloc(count * FACT_ROOM), .count = count};
+	struct facts_maker maker = {.facts = facts.list, .text = facts.text};
+	if (!facts.list || !facts.text) {
+		facts_free(&facts);
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
 	}
-	add_all(&maker, description, config, state);
+	add_lasting(&maker, description, config);
+	facts.lasting_count = maker.count;
+	add_first(&maker, config, state);
 	CHECK(maker.count == count);
+	facts.fingerprint = fingerprint_of(facts.list, facts.lasting_count);
 
 	size_t bytes = FRAME_SLACK;
 	for (size_t i = 0; i < count; i++)
-		bytes += strlen(maker.facts[i].key) + strlen(maker.facts[i].value) + FACT_OVERHEAD;
+		bytes += strlen(facts.list[i].key) + strlen(facts.list[i].value) + FACT_OVERHEAD;
 	if (bytes > CODEC_FRAME_MAX) {
-		free(maker.facts);
-		free(text);
+		facts_free(&facts);
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "facts to share with the other members take %zu bytes, expected at most %d", bytes,
 				 CODEC_FRAME_MAX);
 	}
-	*ret_facts = maker.facts;
-	*ret_text = text;
-	*ret_count = count;
+	*ret_facts = facts;
 	return 0;
+}
+
+void facts_free(struct facts *facts)
+{
+	free(facts->list);
+	free(facts->text);
+	*facts = (struct facts){0};
 }

@@ -36,6 +36,7 @@ static void take_offer(struct driver *driver, uint64_t step_now, struct event *e
 	const struct segment_header *header = driver->run->segment.header;
 	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
 	event->kind = EVENT_OFFER;
+	event->offer.step = step_now;
 	event->offer.steps = step_now - driver->offer.step;
 	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
 	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;

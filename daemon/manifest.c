@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +13,11 @@
 #define XXH_STATIC_LINKING_ONLY /* for a hash state of known size */
 #include <xxhash.h>
 
+#include "daemon/fields.h"
+
 enum { FORMAT = 1, READ_BYTES = 1 << 20 };
 
 /* ---- Writing ---- */
-
-static json_t *count_json(uint64_t count)
-{
-	return json_integer((json_int_t)count);
-}
-
-static json_t *hash_json(uint64_t hash)
-{
-	char text[17];
-	snprintf(text, sizeof text, "%016" PRIx64, hash);
-	return json_string(text);
-}
 
 static json_t *layers_json(const struct run *run, const struct snapshot *snapshot)
 {
@@ -37,9 +26,9 @@ static json_t *layers_json(const struct run *run, const struct snapshot *snapsho
 		json_t *layer = json_object();
 		json_object_set_new(layer, "name", json_string(run->description.layers[i].name));
 		if (run->segment.shards > 1)
-			json_object_set_new(layer, "first", count_json(segment_first(&run->segment, i)));
-		json_object_set_new(layer, "elements", count_json(snapshot->layers[i].size));
-		json_object_set_new(layer, "xxh3", hash_json(snapshot->layers[i].hash));
+			json_object_set_new(layer, "first", fields_count(segment_first(&run->segment, i)));
+		json_object_set_new(layer, "elements", fields_count(snapshot->layers[i].size));
+		json_object_set_new(layer, "xxh3", fields_hash(snapshot->layers[i].hash));
 		json_array_append_new(layers, layer);
 	}
 	return layers;
@@ -52,16 +41,16 @@ char *manifest_text(const struct manifest *manifest, const struct run *run, cons
 	json_object_set_new(root, "run", json_string(manifest->run));
 	json_object_set_new(root, "member", json_string(manifest->member));
 	json_object_set_new(root, "view", json_integer(VIEW_FIRST));
-	json_object_set_new(root, "round", count_json(manifest->round));
+	json_object_set_new(root, "round", fields_count(manifest->round));
 	if (manifest->shards > 1) {
-		json_object_set_new(root, "row", count_json(run->config->row));
-		json_object_set_new(root, "column", count_json(manifest->column));
-		json_object_set_new(root, "shards", count_json(manifest->shards));
+		json_object_set_new(root, "row", fields_count(run->config->row));
+		json_object_set_new(root, "column", fields_count(manifest->column));
+		json_object_set_new(root, "shards", fields_count(manifest->shards));
 	}
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		json_t *file = json_object();
-		json_object_set_new(file, "bytes", count_json(manifest->files[i].bytes));
-		json_object_set_new(file, "xxh3", hash_json(manifest->files[i].hash));
+		json_object_set_new(file, "bytes", fields_count(manifest->files[i].bytes));
+		json_object_set_new(file, "xxh3", fields_hash(manifest->files[i].hash));
 		json_object_set_new(files, manifest->files[i].name, file);
 	}
 	json_object_set_new(root, "files", files);
@@ -72,24 +61,6 @@ char *manifest_text(const struct manifest *manifest, const struct run *run, cons
 }
 
 /* ---- Reading ---- */
-
-static bool read_count(const json_t *object, const char *name, uint64_t *ret_count)
-{
-	const json_t *value = json_object_get(object, name);
-	if (!json_is_integer(value) || json_integer_value(value) < 0)
-		return false;
-	*ret_count = (uint64_t)json_integer_value(value);
-	return true;
-}
-
-static bool read_hash(const json_t *object, uint64_t *ret_hash)
-{
-	const char *text = json_string_value(json_object_get(object, "xxh3"));
-	if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-		return false;
-	*ret_hash = strtoull(text, NULL, 16);
-	return true;
-}
 
 static bool read_name(const json_t *object, const char *key, char ret_name[TEXT_NAME_MAX + 1])
 {
@@ -111,7 +82,7 @@ static bool read_files(json_t *files, struct manifest *manifest)
 		    strchr(name, '/') || !text_is_plain(name, length))
 			return false;
 		snprintf(file->name, sizeof file->name, "%s", name);
-		if (!read_count(object, "bytes", &file->bytes) || !read_hash(object, &file->hash))
+		if (!fields_read_count(object, "bytes", &file->bytes) || !fields_read_hash(object, &file->hash))
 			return false;
 		manifest->file_count++;
 	}
@@ -124,7 +95,7 @@ static bool read_layers(const json_t *layers, uint64_t *ret_hash)
 	XXH3_64bits_reset(&state);
 	for (size_t i = 0; i < json_array_size(layers); i++) {
 		uint64_t hash;
-		if (!read_hash(json_array_get(layers, i), &hash))
+		if (!fields_read_hash(json_array_get(layers, i), &hash))
 			return false;
 		XXH3_64bits_update(&state, &hash, sizeof hash);
 	}
@@ -136,17 +107,17 @@ static bool read_layers(const json_t *layers, uint64_t *ret_hash)
 static const char *read_all(json_t *root, struct manifest *manifest)
 {
 	uint64_t format;
-	if (!read_count(root, "format", &format) || format != FORMAT)
+	if (!fields_read_count(root, "format", &format) || format != FORMAT)
 		return "format: expected 1";
 	if (!read_name(root, "run", manifest->run))
 		return "run: expected a name";
 	if (!read_name(root, "member", manifest->member))
 		return "member: expected a name";
-	if (!read_count(root, "round", &manifest->round))
+	if (!fields_read_count(root, "round", &manifest->round))
 		return "round: expected a whole number";
 	manifest->shards = 1;
 	if (json_object_get(root, "shards") &&
-	    (!read_count(root, "shards", &manifest->shards) || !read_count(root, "column", &manifest->column) ||
+	    (!fields_read_count(root, "shards", &manifest->shards) || !fields_read_count(root, "column", &manifest->column) ||
 	     manifest->shards > MEMBER_COUNT_MAX || manifest->column >= manifest->shards))
 		return "shards and column: expected the place of a piece";
 	if (!read_files(json_object_get(root, "files"), manifest))

@@ -77,14 +77,25 @@ static size_t find(struct recovery *recovery, struct consent_entry *held)
 
 static void agree(struct recovery *recovery)
 {
-	char path[CONFIG_PATH_MAX];
+	const struct consent_list *begin = &recovery->consent.begin;
 	if (!recovery->is_asking || recovery->is_agreed || !consent_is_agreed(&recovery->consent, &recovery->chosen))
 		return;
 	recovery->is_agreed = true;
 	recovery->failure[0] = 0;
-	recovery_folder(recovery, path, sizeof path);
+	for (size_t i = 0; i < begin->held_count; i++)
+		if (begin->held[i].round == recovery->chosen.round && begin->held[i].hash == recovery->chosen.hash)
+			folder_of(recovery->config, recovery->names[i], recovery->folder, sizeof recovery->folder);
 	log_line(LEVEL_NOTICE, "no run in %s: goes on from the newest checkpoint that all %" PRIu32 " members hold, round %" PRIu64 " (%s)",
-		 config_text(recovery->config, NODE_RUNTIME_DIR), recovery->config->member_count, recovery->chosen.round, path);
+		 config_text(recovery->config, NODE_RUNTIME_DIR), recovery->config->member_count, recovery->chosen.round, recovery->folder);
+}
+
+static void choose_newest(struct recovery *recovery, const struct consent_entry *held, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (held[i].round > recovery->chosen.round) {
+			recovery->chosen = held[i];
+			folder_of(recovery->config, recovery->names[i], recovery->folder, sizeof recovery->folder);
+		}
 }
 
 void recovery_open(struct recovery *recovery, const struct config *config, struct transport *transport, uint64_t incarnation)
@@ -97,6 +108,10 @@ void recovery_open(struct recovery *recovery, const struct config *config, struc
 	held[0] = (struct consent_entry){0, 0};
 	if (run_look(config, &held[0].round, &held[0].hash)) {
 		held[0].hash = config->shards == 1 && held[0].round > 0 ? held[0].hash : 0;
+	} else if (config->shards == 1) {
+		/* Whoever holds a newer one than this member gives it what it lacks. */
+		choose_newest(recovery, held, find(recovery, held));
+		return;
 	} else {
 		count = find(recovery, held);
 		recovery->is_asking = count > 0;
@@ -236,13 +251,4 @@ uint64_t recovery_tick(struct recovery *recovery, uint64_t now_us)
 bool recovery_is_waiting(const struct recovery *recovery)
 {
 	return recovery->is_asking && !recovery->is_agreed;
-}
-
-void recovery_folder(const struct recovery *recovery, char *path, size_t size)
-{
-	const struct consent_list *begin = &recovery->consent.begin;
-	path[0] = 0;
-	for (size_t i = 0; i < begin->held_count && recovery->is_agreed; i++)
-		if (begin->held[i].round == recovery->chosen.round && begin->held[i].hash == recovery->chosen.hash)
-			folder_of(recovery->config, recovery->names[i], path, size);
 }

@@ -1,9 +1,10 @@
 #ifndef EDIT_DAEMON_RECOVERY_H
 #define EDIT_DAEMON_RECOVERY_H
 
-/* What happens when the runtime directory is empty and the disk is not, as after a loss of power: looks for intact checkpoints of the run,
- * agrees with the neighbours on the newest that all hold (daemon/consent.h), and tells which it is. A member that needs none of that
- * answers the others. Sends hellos of its own kind, which the node never sees. Borrows config and transport. */
+/* What happens when the runtime directory is empty and the disk is not, as after a loss of power: looks for intact checkpoints of the run.
+ * Without a mesh that is all: the newest one is taken up, and whoever holds a newer one than this member gives it what it lacks. The members
+ * of a mesh agree with their neighbours on the newest that all hold (daemon/consent.h); one that needs none of that answers the others.
+ * Sends hellos of its own kind, which the node never sees. Borrows config and transport. */
 
 #include "daemon/config.h"
 #include "daemon/consent.h"
@@ -18,6 +19,7 @@ struct recovery {
 	bool is_agreed;
 	struct consent consent;
 	struct consent_entry chosen; /* once it is agreed */
+	char folder[CONFIG_PATH_MAX]; /* of it; empty: none is chosen */
 	char names[CONSENT_HELD_MAX][FOLDER_NAME_BYTES]; /* folder of each entry of consent.begin */
 	uint64_t say_at_us, restart_at_us; /* the own list is said again; after a failure all is begun again */
 	char failure[LINE_BYTES];    /* why there is nothing that all hold, for people; empty: there may be */
@@ -34,7 +36,5 @@ bool recovery_hear(struct recovery *recovery, const struct message *message, con
 uint64_t recovery_tick(struct recovery *recovery, uint64_t now_us);
 /* A run must not begin yet. */
 bool recovery_is_waiting(const struct recovery *recovery);
-/* Folder of the checkpoint that is agreed on, written to path[size]; "" if none was looked for. */
-void recovery_folder(const struct recovery *recovery, char *path, size_t size);
 
 #endif

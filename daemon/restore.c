@@ -150,21 +150,22 @@ static void fill_segment(struct run *run, const struct snapshot *snapshot)
 	atomic_store(&header->handed_step, snapshot->step);
 	atomic_store(&header->tokens, snapshot->tokens);
 	atomic_store(&header->wait_us, snapshot->wait_us);
+	atomic_store(&header->lead, snapshot->lead);
 	atomic_store(&header->inner_step, snapshot->inner_step);
 	atomic_store(&header->is_averaging, snapshot->is_averaging);
 	atomic_store(&header->round, snapshot->round);
-	atomic_store(&header->stop, snapshot->finished);
+	atomic_store(&header->stop, snapshot->finished ? SEGMENT_STOP_ENDED : 0);
 }
 
 static int fill_state(struct run *run, const struct snapshot *snapshot, const char *state_path, struct line *why)
 {
-	const struct state_run record = {.round = snapshot->round, .settings = snapshot->settings,
+	const struct state_run record = {.round = snapshot->round, .since = snapshot->since, .settings = snapshot->settings,
 					 .offer_step = snapshot->step, .offer_tokens = snapshot->tokens,
 					 .offer_wait_us = snapshot->wait_us, .worker_restarts = snapshot->worker_restarts,
 					 .sync_us = snapshot->sync_us};
 	for (size_t i = 0; i < snapshot->layer_count; i++)
 		run->state.layers[i].detector = snapshot->layers[i].detector;
-	return state_begin(&run->state, state_path, &record, why);
+	return state_begin(&run->state, state_path, &record, true, why);
 }
 
 int restore_run(struct run *run, const char *folder, uint64_t round, const struct description *description, const char *state_path,

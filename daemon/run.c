@@ -11,7 +11,6 @@
 
 #include "core/vec.h"
 #include "daemon/advice.h"
-#include "daemon/facts.h"
 #include "daemon/folder.h"
 #include "daemon/restore.h"
 
@@ -32,14 +31,15 @@ static void free_layers(struct run *run)
 void run_close(struct run *run)
 {
 	free_layers(run);
-	free(run->facts);
-	free(run->fact_text);
+	facts_free(&run->facts);
 	segment_close(&run->segment);
 	state_close(&run->state);
 	description_fini(&run->description);
 	const struct run_source source = run->source;
+	const bool is_member = run->is_member;
 	run_init(run, run->config);
 	run->source = source;
+	run->is_member = is_member;
 }
 
 /* ---- The files ---- */
@@ -80,10 +80,12 @@ static int check_same(const struct run *run, const struct paths *paths, const st
 		      uint64_t hash, struct line *why)
 {
 	const struct segment_header *header = run->segment.header;
-	if (header->member_rank != run->config->rank || header->member_count != run->config->member_count)
+	uint32_t rank = atomic_load(&header->member_rank), count = atomic_load(&header->member_count);
+	bool is_elsewhere = rank != run->config->rank || count != run->config->member_count;
+	if (is_elsewhere && !run->is_member)
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%s: belongs to member %u of %u, this is %u of %u; remove it and %s to begin anew",
-				 paths->segment, header->member_rank, header->member_count, run->config->rank,
+				 paths->segment, rank, count, run->config->rank,
 				 run->config->member_count, paths->state);
 	if (header->shards != run->config->shards)
 		return line_fail(why, EDIT_ERROR_REFUSED,
@@ -131,6 +133,9 @@ static int take_up(struct run *run, const struct paths *paths, const struct desc
 	if (error && error != EDIT_ERROR_UNKNOWN)
 		return EDIT_ERROR_REFUSED;
 	bool has_state = error == 0;
+	/* Nobody could give what is damaged. */
+	if (has_state && !run->is_member && state_check_whole(&run->state, paths->state, description, why) != 0)
+		return EDIT_ERROR_REFUSED;
 	if (has_state && !has_segment)
 		return line_fail(why, EDIT_ERROR_REFUSED, "%s is there without %s; remove it to begin anew",
 				 paths->state, paths->segment);
@@ -189,7 +194,7 @@ static void mark_begun(const struct config *config)
 static int check_first(const struct run *run, struct line *why)
 {
 	char path[CONFIG_PATH_MAX];
-	if (run->source.folder[0] || !run_was_begun(run->config, path))
+	if (run->source.folder[0] || run->is_member || !run_was_begun(run->config, path))
 		return 0;
 	/* Short: the worker says it too. */
 	return line_fail(why, EDIT_ERROR_REFUSED, "run \"%s\" was begun here, but no intact checkpoint is left: remove %.300s to begin anew",
@@ -205,7 +210,7 @@ static int restore(struct run *run, const struct paths *paths, const struct desc
 static void rewind_run(struct run *run)
 {
 	struct segment_header *header = run->segment.header;
-	const uint64_t step = run->state.head->run.offer_step;
+	const uint64_t step = run->state.run->offer_step;
 	for (size_t i = 0; i < run->segment.layer_count; i++) {
 		struct segment_layer *words = &run->segment.layers[i];
 		const struct state_place *part = &run->state.places[i];
@@ -228,6 +233,12 @@ static void rewind_run(struct run *run)
 	}
 }
 
+void run_take_seat(struct run *run)
+{
+	atomic_store(&run->segment.header->member_rank, run->config->rank);
+	atomic_store(&run->segment.header->member_count, run->config->member_count);
+}
+
 int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why)
 {
 	struct description description;
@@ -246,7 +257,7 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 		description_fini(&description);
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "a worker of a mesh cannot be replaced in mid-run: " ADVICE_RESTART ", they go on from round %llu",
-				 (unsigned long long)run->state.head->run.round);
+				 (unsigned long long)run->state.run->round);
 	}
 	if (run->is_begun) {
 		run_difference(&description, &run->description, &difference);
@@ -275,9 +286,14 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	run->description_hash = hash;
 	run->is_attached = true;
 	run->is_restored = is_restored;
+	run->is_nothing = run->is_member && !is_found && !is_restored;
 	run->is_found = run->is_resumed = is_found || is_restored;
 	if (is_found && run->config->shards > 1)
 		rewind_run(run);
+	/* An earlier daemon has left the ring; this one joins it. */
+	if (atomic_load(&run->segment.header->stop) == SEGMENT_STOP_LEFT)
+		atomic_store(&run->segment.header->stop, 0);
+	run_take_seat(run);
 	return 0;
 }
 
@@ -308,10 +324,10 @@ static int make_layers(struct run *run, struct line *why)
 	return 0;
 }
 
-/* theta as the worker has left it becomes anchor 0. */
+/* theta as the worker has left it becomes anchor 0, where it is not to be replaced by what others have. */
 static int take_anchor(struct run *run, uint64_t incarnation, struct line *why)
 {
-	for (size_t i = 0; i < run->state.layer_count; i++) {
+	for (size_t i = 0; i < run->state.layer_count && !run->is_nothing; i++) {
 		const struct layer *layer = &run->layers[i];
 		if (!isfinite(vec_square_sum(layer->theta, layer->size)))
 			return line_fail(why, EDIT_ERROR_REFUSED, "initial theta of layer \"%.200s\" is not finite",
@@ -322,7 +338,7 @@ static int take_anchor(struct run *run, uint64_t incarnation, struct line *why)
 	struct paths paths;
 	paths_of(run, &paths);
 	struct state_run first = {.incarnation = incarnation, .settings = config_ring(run->config)};
-	int error = state_begin(&run->state, paths.state, &first, why);
+	int error = state_begin(&run->state, paths.state, &first, !run->is_nothing, why);
 	if (!error)
 		mark_begun(run->config);
 	return error;
@@ -337,8 +353,7 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why)
 	if (!error && !run->is_found)
 		error = take_anchor(run, incarnation, why);
 	if (!error)
-		error = facts_make(&run->description, run->config, &run->state, &run->facts, &run->fact_text,
-				   &run->fact_count, why);
+		error = facts_make(&run->description, run->config, &run->state, &run->facts, why);
 	if (error) {
 		free_layers(run);
 		return error;
@@ -354,7 +369,7 @@ static bool is_not_given(const struct run *run, size_t layer_index)
 	const struct segment_header *header = run->segment.header;
 	/* The owner is read first: what belongs to an offer was written before it. */
 	return atomic_load_explicit(&run->segment.layers[layer_index].owner, memory_order_acquire) == SEGMENT_DAEMON &&
-	       atomic_load(&header->offered_step) <= run->state.head->run.offer_step &&
+	       atomic_load(&header->offered_step) <= run->state.run->offer_step &&
 	       atomic_load(&header->handed_step) <= atomic_load(&header->step) && !segment_is_torn(&run->segment, layer_index);
 }
 
@@ -362,13 +377,18 @@ void run_give_layers(struct run *run)
 {
 	CHECK(run->is_begun);
 	for (size_t i = 0; i < run->segment.layer_count; i++)
-		if (!run->is_found || is_not_given(run, i))
+		if (!run_is_outdated(run) && (!run->is_found || is_not_given(run, i)))
 			atomic_store_explicit(&run->segment.layers[i].owner, SEGMENT_WORKER, memory_order_release);
+}
+
+bool run_is_outdated(const struct run *run)
+{
+	return run->is_nothing || (run->is_member && run->is_restored);
 }
 
 bool run_is_stale(const struct run *run)
 {
-	const struct state_run *record = &run->state.head->run;
+	const struct state_run *record = run->state.run;
 	bool is_any = record->round > 0 && record->settings.value[SYNC_OVERLAP] == OVERLAP_STEPS && !run->is_restored;
 	for (size_t i = 0; i < run->segment.layer_count; i++)
 		is_any |= atomic_load(&run->segment.layers[i].round) < record->round;

@@ -5,8 +5,7 @@
  * file, and from them the layers and the facts that all members must share. Comes into being when the first worker
  * attaches; an earlier daemon's files are taken up if they belong together, and never silently thrown away. */
 
-#include "daemon/config.h"
-#include "daemon/state.h"
+#include "daemon/facts.h"
 #include "proto/segment.h"
 
 /* Where a run goes on that has no files in the runtime directory. */
@@ -18,10 +17,12 @@ struct run_source {
 struct run {
 	const struct config *config;   /* borrowed */
 	struct run_source source;      /* the caller's to set before run_attach; stays */
+	bool is_member;                /* the same: the ring has begun, with this node, so what is missing here others have */
 	bool is_attached;              /* segment and state are there */
 	bool is_begun;                 /* anchor 0 or later is in place: the node may start */
 	bool is_found;                 /* segment and state are those of an earlier daemon */
 	bool is_restored;              /* they were made from a checkpoint by this daemon */
+	bool is_nothing;               /* they were made by this daemon for what others have: no layer is known yet */
 	bool is_resumed;               /* the worker attached last finds theta of an earlier one */
 	struct description description;
 	uint64_t description_hash;
@@ -30,9 +31,7 @@ struct run {
 	struct layer *layers;          /* [description.layer_count], owned */
 	float *spare;                  /* base and snapshot of all layers, owned: of this process alone, taken when first written */
 	size_t spare_bytes;
-	struct fact *facts;            /* [fact_count], owned */
-	char *fact_text;               /* owned: texts of the facts made here */
-	size_t fact_count;
+	struct facts facts;            /* when begun */
 };
 
 /* An empty run; config is borrowed for good. */
@@ -58,6 +57,12 @@ int run_begin(struct run *run, uint64_t incarnation, struct line *why);
 /* Gives the layers of a run that is fresh, or restored from a checkpoint, to the worker, which steps from then on: so it must have been told before how (what it does with
  * its gradients, when it offers). Once, after run_begin. */
 void run_give_layers(struct run *run);
+
+/* Tells workers that attach from now on which of the members this is, as the config has it. Only of a run that is attached. */
+void run_take_seat(struct run *run);
+
+/* Whether the worker waits for theta, because it is not what the ring goes on from. Only of a run that is begun. */
+bool run_is_outdated(const struct run *run);
 
 /* Whether theta began from another anchor than the state's: its worker was late, or the result of its last offer was still to be
  * added to it. Only of a run that is begun. */

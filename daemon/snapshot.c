@@ -3,11 +3,12 @@
 #include "daemon/snapshot.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/fields.h"
 
 enum { FORMAT = 1, TEXT_HEAD_BYTES = 4096, TEXT_LAYER_BYTES = 256 };
 
@@ -105,7 +106,7 @@ void snapshot_take_inner(struct snapshot *snapshot, const struct run *run)
 int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t round)
 {
 	const struct state *state = &run->state;
-	const struct state_run *record = &state->head->run;
+	const struct state_run *record = state->run;
 	size_t total = size_max(total_size(&run->segment), 1), done = 0;
 	snapshot->anchor = malloc(total * sizeof(float));
 	snapshot->momentum = malloc(total * sizeof(float));
@@ -123,8 +124,10 @@ int snapshot_take(struct snapshot *snapshot, const struct run *run, uint64_t rou
 		done += part->size;
 	}
 	snapshot->round = round;
+	snapshot->since = record->since;
+	snapshot->lead = load(&run->segment.header->lead);
 	snapshot->settings = record->settings;
-	snapshot->finished = atomic_load(&run->segment.header->stop) != 0;
+	snapshot->finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED;
 	snapshot->worker_restarts = record->worker_restarts;
 	snapshot->sync_us = record->sync_us;
 	if (!snapshot->has_inner) {
@@ -143,31 +146,19 @@ size_t snapshot_text_bytes(size_t layer_count)
 	return TEXT_HEAD_BYTES + layer_count * TEXT_LAYER_BYTES;
 }
 
-static json_t *count_json(uint64_t count)
-{
-	return json_integer((json_int_t)count);
-}
-
-static json_t *hash_json(uint64_t hash)
-{
-	char text[17];
-	snprintf(text, sizeof text, "%016" PRIx64, hash);
-	return json_string(text);
-}
-
 /* The counts of a snapshot, by name. */
-#define COUNTS(X) X(round) X(step) X(tokens) X(wait_us) X(inner_step) X(worker_restarts) X(sync_us)
+#define COUNTS(X) X(round) X(since) X(step) X(tokens) X(wait_us) X(lead) X(inner_step) X(worker_restarts) X(sync_us)
 
 static json_t *layer_json(const struct snapshot_layer *layer)
 {
 	const struct detector *detector = &layer->detector;
 	json_t *text = json_object();
-	json_object_set_new(text, "elements", count_json(layer->size));
-	json_object_set_new(text, "xxh3", hash_json(layer->hash));
-	json_object_set_new(text, "count", count_json(detector->count));
+	json_object_set_new(text, "elements", fields_count(layer->size));
+	json_object_set_new(text, "xxh3", fields_hash(layer->hash));
+	json_object_set_new(text, "count", fields_count(detector->count));
 	json_object_set_new(text, "mean", json_real(detector->mean));
 	json_object_set_new(text, "var", json_real(detector->var));
-	json_object_set_new(text, "streak", count_json(detector->streak));
+	json_object_set_new(text, "streak", fields_count(detector->streak));
 	json_object_set_new(text, "interval", json_real(detector->interval));
 	return text;
 }
@@ -178,7 +169,7 @@ char *snapshot_text(const struct snapshot *snapshot, const struct run *run)
 	json_object_set_new(root, "format", json_integer(FORMAT));
 	json_object_set_new(root, "run", json_string(config_text(run->config, NODE_RUN)));
 	json_object_set_new(root, "member", json_string(config_text(run->config, NODE_NAME)));
-#define X(name) json_object_set_new(root, #name, count_json(snapshot->name));
+#define X(name) json_object_set_new(root, #name, fields_count(snapshot->name));
 	COUNTS(X)
 #undef X
 	json_object_set_new(root, "has_inner", json_boolean(snapshot->has_inner));
@@ -205,15 +196,6 @@ char *snapshot_text(const struct snapshot *snapshot, const struct run *run)
 
 /* ---- Reading ---- */
 
-static bool read_count(const json_t *object, const char *name, uint64_t *ret_count)
-{
-	const json_t *value = json_object_get(object, name);
-	if (!json_is_integer(value) || json_integer_value(value) < 0)
-		return false;
-	*ret_count = (uint64_t)json_integer_value(value);
-	return true;
-}
-
 static bool read_real(const json_t *object, const char *name, double *ret_real)
 {
 	const json_t *value = json_object_get(object, name);
@@ -230,21 +212,12 @@ static bool read_flag(const json_t *object, const char *name, bool *ret_flag)
 	return json_is_boolean(value);
 }
 
-static bool read_hash(const json_t *object, uint64_t *ret_hash)
-{
-	const char *text = json_string_value(json_object_get(object, "xxh3"));
-	if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-		return false;
-	*ret_hash = strtoull(text, NULL, 16);
-	return true;
-}
-
 static bool read_layer(const json_t *object, struct snapshot_layer *ret_layer)
 {
 	struct detector *detector = &ret_layer->detector;
 	uint64_t size = 0;
-	bool is_good = read_count(object, "elements", &size) && size <= DESCRIPTION_SIZE_MAX && read_hash(object, &ret_layer->hash) &&
-		       read_count(object, "count", &detector->count) && read_count(object, "streak", &detector->streak) &&
+	bool is_good = fields_read_count(object, "elements", &size) && size <= DESCRIPTION_SIZE_MAX && fields_read_hash(object, &ret_layer->hash) &&
+		       fields_read_count(object, "count", &detector->count) && fields_read_count(object, "streak", &detector->streak) &&
 		       read_real(object, "mean", &detector->mean) && read_real(object, "var", &detector->var) &&
 		       read_real(object, "interval", &detector->interval) && detector->mean >= 0 && detector->var >= 0;
 	ret_layer->size = size;
@@ -256,10 +229,10 @@ static const char *read_all(const json_t *root, size_t layer_count, struct snaps
 {
 	const json_t *settings = json_object_get(root, "settings"), *layers = json_object_get(root, "layers");
 	uint64_t format;
-	if (!read_count(root, "format", &format) || format != FORMAT)
+	if (!fields_read_count(root, "format", &format) || format != FORMAT)
 		return "format";
 #define X(name)                                              \
-	if (!read_count(root, #name, &snapshot->name)) \
+	if (!fields_read_count(root, #name, &snapshot->name)) \
 		return #name;
 	COUNTS(X)
 #undef X

@@ -18,10 +18,12 @@ struct snapshot_layer {
 
 struct snapshot {
 	uint64_t round;            /* completed */
+	uint64_t since;            /* in this view */
 	struct ring_settings settings; /* in force from then on */
 	bool has_inner;
 	bool finished;             /* the run has ended with this round */
 	uint64_t step, tokens, wait_us; /* of the worker, at the boundary at which anchor and inner state are its own */
+	uint64_t lead;             /* as of the segment's header */
 	uint64_t inner_step;       /* at which inner state was begun anew */
 	bool is_averaging;         /* as of the segment's header */
 	uint64_t worker_restarts, sync_us; /* as of the state file */

@@ -76,11 +76,11 @@ int state_create(const char *path, const struct description *description, uint64
 	return 0;
 }
 
-int state_begin(struct state *state, const char *path, const struct state_run *run, struct line *why)
+int state_begin(struct state *state, const char *path, const struct state_run *run, bool has_layers, struct line *why)
 {
-	for (size_t i = 0; i < state->layer_count; i++) {
+	for (size_t i = 0; i < state->layer_count && has_layers; i++) {
 		struct detector detector = state->layers[i].detector;
-		state_commit_layer(state, i, run->round, &detector);
+		state_commit_layer(state, i, run->round, run->since, &detector);
 	}
 	state_commit_run(state, run);
 	return mapping_rename(path, why);
@@ -91,40 +91,63 @@ static uint64_t entry_hash(const struct state_layer *layer)
 	return XXH3_64bits(layer, offsetof(struct state_layer, entry_hash));
 }
 
-/* Whether the layers stand for one round, that of the run. */
-static int check_layers(const struct state *state, const char *path, const struct description *description,
-			struct line *why)
+static bool is_whole_slot(const struct state_slot *slot)
+{
+	return slot->run_hash == XXH3_64bits(&slot->run, sizeof slot->run) && slot->run.number > 0;
+}
+
+/* The slot that was written last, of those that are whole. NULL: none is. */
+static const struct state_run *newest_run(const struct state_head *head)
+{
+	const struct state_run *newest = NULL;
+	for (size_t i = 0; i < 2; i++)
+		if (is_whole_slot(&head->slots[i]) && (!newest || head->slots[i].run.number > newest->number))
+			newest = &head->slots[i].run;
+	return newest;
+}
+
+static void mark_damaged(const struct state *state)
+{
+	for (size_t i = 0; i < state->layer_count; i++) {
+		const struct state_layer *layer = &state->layers[i];
+		state->places[i].is_damaged = layer->begun_round != layer->ended_round || layer->entry_hash != entry_hash(layer) ||
+					      layer->hash != state_hash_layer(state, i) || layer->ended_round < state->run->round ||
+					      layer->ended_round > state->run->round + 1;
+	}
+}
+
+int state_check_whole(const struct state *state, const char *path, const struct description *description, struct line *why)
 {
 	for (size_t i = 0; i < state->layer_count; i++) {
 		const struct state_layer *layer = &state->layers[i];
 		const char *name = description->layers[i].name;
-		if (layer->begun_round != layer->ended_round || layer->entry_hash != entry_hash(layer) || layer->hash != state_hash_layer(state, i))
+		if (state->places[i].is_damaged)
 			return line_fail(
 				why, EDIT_ERROR_MALFORMED,
 				"%s: layer \"%.100s\" was being changed when the daemon died; remove the file to begin anew",
 				path, name);
-		if (layer->ended_round != state->head->run.round)
+		if (layer->ended_round != state->run->round)
 			return line_fail(
 				why, EDIT_ERROR_MALFORMED,
 				"%s: stopped in the middle of a round (layer \"%.100s\" at round %llu, the run at %llu); "
 				"remove the file to begin anew",
 				path, name, (unsigned long long)layer->ended_round,
-				(unsigned long long)state->head->run.round);
+				(unsigned long long)state->run->round);
 	}
 	return 0;
 }
 
-static int check_head(const struct state *state, const char *path, uint64_t description_hash, struct line *why)
+static int check_head(struct state *state, const char *path, uint64_t description_hash, struct line *why)
 {
 	const struct state_head *head = state->head;
 	if (head->description_hash != description_hash)
 		return line_fail(why, EDIT_ERROR_MALFORMED,
 				 "%s: belongs to another model or run; remove it to begin anew", path);
-	if (head->run_hash != XXH3_64bits(&head->run, sizeof head->run))
-		return line_fail(why, EDIT_ERROR_MALFORMED,
-				 "%s: was being written when the daemon died; remove it to begin anew", path);
+	state->run = newest_run(head);
+	if (!state->run)
+		return line_fail(why, EDIT_ERROR_MALFORMED, "%s: damaged; remove it to begin anew", path);
 	for (size_t i = 0; i < RING_SETTING_COUNT; i++)
-		if (!(head->run.settings.value[i] >= 0))
+		if (!(state->run->settings.value[i] >= 0))
 			return line_fail(why, EDIT_ERROR_MALFORMED, "%s: holds settings that cannot be", path);
 	return 0;
 }
@@ -139,7 +162,8 @@ int state_open(const char *path, const struct description *description, uint64_t
 	const struct state_head *head = state.mapping.base;
 	if (state.mapping.size_bytes < sizeof *head || head->magic != STATE_MAGIC || head->version != STATE_VERSION)
 		error = line_fail(why, EDIT_ERROR_MALFORMED, "%s: not a state file of this version", path);
-	else if (head->layer_count != description->layer_count || head->size_bytes != state.mapping.size_bytes || state.mapping.size_bytes != size_for(description, seat))
+	else if (head->layer_count != description->layer_count || head->size_bytes != state.mapping.size_bytes ||
+		 state.mapping.size_bytes != size_for(description, seat))
 		error = line_fail(why, EDIT_ERROR_MALFORMED,
 				  "%s: belongs to another model or run; remove it to begin anew", path);
 	else
@@ -147,7 +171,7 @@ int state_open(const char *path, const struct description *description, uint64_t
 	if (!error)
 		error = check_head(&state, path, description_hash, why);
 	if (!error)
-		error = check_layers(&state, path, description, why);
+		mark_damaged(&state);
 	if (error) {
 		state_close(&state);
 		return error;
@@ -163,13 +187,15 @@ void state_close(struct state *state)
 	*state = (struct state){.mapping.fd = -1};
 }
 
-uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, const struct detector *detector)
+uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, const struct detector *detector)
 {
 	CHECK(layer_index < state->layer_count);
 	struct state_layer *layer = &state->layers[layer_index];
 	layer->begun_round = round;
 	layer->detector = *detector;
 	layer->hash = state_hash_layer(state, layer_index);
+	layer->since = since;
+	state->places[layer_index].is_damaged = false;
 	layer->ended_round = round;
 	layer->entry_hash = entry_hash(layer);
 	return layer->hash;
@@ -177,8 +203,13 @@ uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t ro
 
 void state_commit_run(struct state *state, const struct state_run *run)
 {
-	state->head->run = *run;
-	state->head->run_hash = XXH3_64bits(&state->head->run, sizeof state->head->run);
+	struct state_head *head = state->head;
+	struct state_slot *slot = &head->slots[state->run == &head->slots[0].run];
+	uint64_t number = state->run ? state->run->number + 1 : 1;
+	slot->run = *run;
+	slot->run.number = number;
+	slot->run_hash = XXH3_64bits(&slot->run, sizeof slot->run);
+	state->run = &slot->run;
 }
 
 static uint64_t hash_all(const struct state_layer *layers, size_t layer_count)
@@ -203,15 +234,15 @@ bool state_look(const char *path, uint64_t *ret_round, uint64_t *ret_anchor_hash
 	const struct state_head *head = mapping.base;
 	bool is_good = mapping.size_bytes >= sizeof *head && head->magic == STATE_MAGIC && head->version == STATE_VERSION &&
 		       head->layer_count >= 1 && head->layer_count <= LAYER_COUNT_MAX &&
-		       data_offset(head->layer_count) <= mapping.size_bytes &&
-		       head->run_hash == XXH3_64bits(&head->run, sizeof head->run);
-	if (is_good) {
+		       data_offset(head->layer_count) <= mapping.size_bytes;
+	const struct state_run *run = is_good ? newest_run(head) : NULL;
+	if (run) {
 		const char *layers = (const char *)mapping.base + round_up(sizeof *head);
-		*ret_round = head->run.round;
+		*ret_round = run->round;
 		*ret_anchor_hash = hash_all((const struct state_layer *)(const void *)layers, head->layer_count);
 	}
 	mapping_close(&mapping);
-	return is_good;
+	return run != NULL;
 }
 
 uint64_t state_hash_layer(const struct state *state, size_t layer_index)

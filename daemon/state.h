@@ -3,8 +3,8 @@
 
 /* What a daemon must not lose when it dies: runtime_dir/state, a file mapped into memory. Anchor and momentum that
  * the node works on are this mapping itself. A layer's entry is written when the layer commits, with a hash of
- * what it stands for; so a layer that was being changed when the daemon died shows itself. The file gets its name
- * when anchor 0 is in it.
+ * what it stands for; so a layer that was being changed when the daemon died shows itself. What belongs to the run as a whole has two
+ * places that are written in turn, so that one of them is whole at any moment. The file gets its name by state_begin.
  *
  *   struct state_head, struct state_layer [layer_count], then per layer anchor and momentum, each begun on a
  *   64-byte boundary */
@@ -17,11 +17,13 @@
 
 #define STATE_MAGIC UINT64_C(0x3154535449444545) /* "EEDITST1" read as a little-endian number */
 
-enum { STATE_VERSION = 2 };
+enum { STATE_VERSION = 3 };
 
 /* What belongs to the run as a whole, written when a round is complete. */
 struct state_run {
+	uint64_t number;              /* of this writing, set by state_commit_run */
 	uint64_t round;               /* completed */
+	uint64_t since;               /* the view in which the newest thing here was committed (node_since); 0: none yet */
 	uint64_t incarnation;         /* of the daemon that wrote it; tells a person who looks */
 	struct ring_settings settings; /* in force */
 	uint64_t offer_step, offer_tokens, offer_wait_us; /* the worker's words at its last offer of a completed round */
@@ -33,6 +35,7 @@ struct state_layer {
 	uint64_t begun_round; /* equal to ended_round unless the entry itself was being written */
 	struct detector detector;
 	uint64_t hash;        /* XXH3 of anchor, then momentum */
+	uint64_t since;       /* the view in which that round was committed */
 	uint64_t ended_round;
 	uint64_t entry_hash;  /* XXH3 of the fields before it */
 };
@@ -42,13 +45,16 @@ struct state_head {
 	uint32_t version, layer_count;
 	uint64_t size_bytes;
 	uint64_t description_hash;
-	struct state_run run;
-	uint64_t run_hash;    /* XXH3 of run */
+	struct state_slot {
+		struct state_run run;
+		uint64_t run_hash; /* XXH3 of run */
+	} slots[2];
 };
 
 struct state {
 	struct mapping mapping;
 	struct state_head *head;
+	const struct state_run *run; /* in the slot written last */
 	struct state_layer *layers; /* [layer_count] */
 	size_t layer_count;
 	struct state_place *places; /* [layer_count], owned */
@@ -57,6 +63,7 @@ struct state {
 struct state_place {
 	size_t size;             /* elements */
 	float *anchor, *momentum; /* [size], 64-byte aligned */
+	bool is_damaged;          /* state_open: was being changed when the daemon died, or is damaged otherwise: not to be believed */
 };
 
 /* Reserves the file at path (under another name, until state_begin) for the layers of description; all numbers are
@@ -64,15 +71,19 @@ struct state_place {
 int state_create(const char *path, const struct description *description, uint64_t description_hash,
 		 const struct segment_seat *seat, struct state *ret_state, struct line *why);
 
-/* Anchor and momentum of all layers are in place: writes every layer's entry for run->round, then run, then gives
- * the file its name. EDIT_ERROR_SYSTEM. */
-int state_begin(struct state *state, const char *path, const struct state_run *run, struct line *why);
+/* Writes run and gives the file its name. has_layers: anchor and momentum of all layers are in place, and every layer's entry is written
+ * for run->round; otherwise all count as damaged until they are committed. EDIT_ERROR_SYSTEM. */
+int state_begin(struct state *state, const char *path, const struct state_run *run, bool has_layers, struct line *why);
 
-/* Maps the state that an earlier daemon left for this description. EDIT_ERROR_UNKNOWN: there is none.
- * EDIT_ERROR_MALFORMED: it cannot be gone on with (damaged, of another description, or layers of different
- * rounds); why names file and layer. */
+/* Maps the state that an earlier daemon left for this description; layers that are damaged are marked, others may be of the round after
+ * that of the run. EDIT_ERROR_UNKNOWN: there is none. EDIT_ERROR_MALFORMED: it cannot be gone on with (head damaged, of another
+ * description); why names the file. */
 int state_open(const char *path, const struct description *description, uint64_t description_hash,
 	       const struct segment_seat *seat, struct state *ret_state, struct line *why);
+
+/* Whether all layers are whole and of the run's round, as a member needs that nobody can give what it lacks. EDIT_ERROR_MALFORMED: why names
+ * file and layer. */
+int state_check_whole(const struct state *state, const char *path, const struct description *description, struct line *why);
 
 /* Round, and XXH3 of all layers' hashes, of the state file at path, without a description: its numbers are not looked at. False: there is
  * none, or head or entries are damaged. */
@@ -84,8 +95,8 @@ uint64_t state_anchor_hash(const struct state *state);
 /* Unmaps; the file stays. Safe on one that is all zero apart from mapping.fd -1. */
 void state_close(struct state *state);
 
-/* A layer has committed: writes its entry. Returns the hash. */
-uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, const struct detector *detector);
+/* A layer has committed, in view `since`, or has been fetched: writes its entry. Returns the hash. */
+uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, const struct detector *detector);
 
 /* A round is complete on all layers, or counters have changed. */
 void state_commit_run(struct state *state, const struct state_run *run);

@@ -126,7 +126,7 @@ static void refuse(struct zap *zap, const char *key, const char *address, bool i
 	if (!is_worth_a_line(zap, key, now_us))
 		return;
 	bool is_elsewhere = is_ring ? keyring_client(zap->keyring, key) != NULL
-				    : keyring_member(zap->keyring, key) < zap->keyring->member_count;
+				    : keyring_member(zap->keyring, key) != NULL;
 	log_line(LEVEL_WARNING, "connection from %s at %s refused: %s (public = %s; %" PRIu64 " refused so far)", address,
 		 is_ring ? "the peer port" : "control.listen",
 		 is_elsewhere ? is_ring ? "its key is a client's, not a member's" : "its key is a member's, not one of keys/clients"
@@ -143,7 +143,7 @@ static void answer(struct zap *zap, const struct part parts[PARTS], uint64_t now
 		reply(zap, parts, "400", "no key", "");
 		return;
 	}
-	bool is_known = is_ring ? keyring_member(zap->keyring, key) < zap->keyring->member_count
+	bool is_known = is_ring ? keyring_member(zap->keyring, key) != NULL
 				: strcmp(parts[DOMAIN].data, ZAP_CONTROL) == 0 && keyring_client(zap->keyring, key) != NULL;
 	if (!is_known)
 		refuse(zap, key, parts[ADDRESS].data, is_ring, now_us);

@@ -1,18 +1,16 @@
 /* struct message <-> peer.proto. Writing builds the generated structs on the stack (a hello's facts in the codec's
  * block); reading unpacks into the block and checks field by field. */
 
-#include <math.h>
 #include <string.h>
 
 #include "core/layer.h"
 #include "proto/codec.h"
-#include "proto/codec_arena.h"
-#include "proto/peer.pb-c.h"
+#include "proto/codec_views.h"
 #include "proto/setting.h"
 
 enum {
 	/* What a hello of CODEC_FRAME_MAX bytes can need: its texts, protobuf-c's structs and lists, our own list of
-	 * facts. */
+	 * facts. A decree needs less. */
 	BLOCK_BYTES = 6 << 20
 };
 
@@ -50,6 +48,7 @@ union body {
 	Edit__Peer__Scalar scalar;
 	Edit__Peer__Standing standing;
 	Edit__Peer__Holding holding;
+	struct decree_wire decree;
 };
 
 static void hello_fill(struct arena *arena, const struct hello *hello, Edit__Peer__Hello *wire)
@@ -95,6 +94,7 @@ static void record_fill(const struct record *record, Edit__Peer__Record *wire)
 	wire->z = record->z;
 	wire->mean = record->mean;
 	wire->sd = record->sd;
+	wire->step = record->step;
 	wire->steps = record->steps;
 	wire->tokens = record->tokens;
 	wire->loss = record->loss;
@@ -150,52 +150,6 @@ static void scalar_fill(const struct scalar *scalar, Edit__Peer__Scalar *wire)
 	wire->realign = scalar->realign;
 }
 
-static void standing_fill(const struct standing *standing, Edit__Peer__Standing *wire)
-{
-	edit__peer__standing__init(wire);
-	wire->origin = standing->origin;
-	wire->since = standing->since;
-	wire->round = standing->round;
-	wire->pause_round = standing->pause_round;
-	wire->resume_round = standing->resume_round;
-	wire->checkpoint_round = standing->checkpoint_round;
-	wire->taken_round = standing->taken_round;
-	wire->taken = standing->taken;
-	wire->is_new = standing->is_new;
-	wire->is_outdated = standing->is_outdated;
-	wire->has_offered = standing->has_offered;
-	wire->gradients = standing->gradients;
-	wire->aligns = standing->aligns;
-	wire->has_agreed = standing->has_agreed;
-	wire->next_gradients = standing->next_gradients;
-	wire->next_aligns = standing->next_aligns;
-	wire->finishing = standing->finishing;
-	wire->finished = standing->finished;
-	wire->ready_in = standing->ready_in;
-	wire->is_final = standing->is_final;
-	wire->n_settings = wire->n_setting_rounds = RING_SETTING_COUNT;
-	wire->settings = (double *)standing->settings.value;
-	wire->setting_rounds = (uint64_t *)standing->setting_round;
-	if (!standing->has_agreed)
-		return;
-	wire->n_next_settings = wire->n_next_setting_rounds = RING_SETTING_COUNT;
-	wire->next_settings = (double *)standing->next_settings.value;
-	wire->next_setting_rounds = (uint64_t *)standing->next_setting_round;
-}
-
-static void holding_fill(const struct holding *holding, Edit__Peer__Holding *wire)
-{
-	edit__peer__holding__init(wire);
-	wire->origin = holding->origin;
-	wire->layer_index = holding->layer_index;
-	wire->number = holding->number;
-	wire->round = holding->round;
-	wire->hash = holding->hash;
-	wire->is_nothing = holding->is_nothing;
-	wire->is_rolled_back = holding->is_rolled_back;
-	wire->since = holding->since;
-}
-
 /* Fills body and hangs it into wire. */
 static void message_fill(struct arena *arena, const struct message *message, union body *body, Edit__Peer__Message *wire)
 {
@@ -249,6 +203,10 @@ static void message_fill(struct arena *arena, const struct message *message, uni
 		wire->body_case = EDIT__PEER__MESSAGE__BODY_HOLDING;
 		holding_fill(&message->holding, &body->holding);
 		return;
+	case MESSAGE_DECREE:
+		wire->body_case = EDIT__PEER__MESSAGE__BODY_DECREE;
+		decree_fill(arena, message->decree, &body->decree);
+		return;
 	case MESSAGE_KIND_END: break;
 	}
 	CHECK(message->kind < MESSAGE_KIND_END);
@@ -257,7 +215,12 @@ static void message_fill(struct arena *arena, const struct message *message, uni
 /* Bytes that frame 1 of a message may have. */
 static size_t size_limit(enum message_kind kind)
 {
-	return kind == MESSAGE_HELLO ? CODEC_FRAME_MAX : kind == MESSAGE_STANDING ? CODEC_STANDING_MAX : CODEC_SMALL_MAX;
+	switch (kind) {
+	case MESSAGE_HELLO: return CODEC_FRAME_MAX;
+	case MESSAGE_DECREE: return CODEC_DECREE_MAX;
+	case MESSAGE_STANDING: return CODEC_STANDING_MAX;
+	default: return CODEC_SMALL_MAX;
+	}
 }
 
 int codec_encode(struct codec *codec, const struct message *message, void *buffer, size_t buffer_bytes, size_t *ret_bytes)
@@ -281,24 +244,6 @@ int codec_encode(struct codec *codec, const struct message *message, void *buffe
 }
 
 /* ---- Reading: each take_... returns NULL, or the name of the field that is wrong ---- */
-
-/* Refuses unless condition. */
-#define DEMAND(condition, field)                                                                                       \
-	do {                                                                                                               \
-		if (!(condition))                                                                                              \
-			return (field);                                                                                            \
-	} while (0)
-
-static bool is_number(uint64_t number)
-{
-	return number < CODEC_NUMBER_END;
-}
-
-/* Neither NaN nor infinity nor negative. */
-static bool is_amount(double number)
-{
-	return isfinite(number) && number >= 0;
-}
 
 static const char *take_hello(struct arena *arena, const Edit__Peer__Hello *wire, struct hello *hello)
 {
@@ -353,6 +298,7 @@ static const char *take_record(const Edit__Peer__Record *wire, struct record *re
 	DEMAND(!isnan(wire->z), "record.z");
 	DEMAND(is_amount(wire->mean), "record.mean");
 	DEMAND(is_amount(wire->sd), "record.sd");
+	DEMAND(is_number(wire->step), "record.step");
 	DEMAND(is_number(wire->steps), "record.steps");
 	DEMAND(is_number(wire->tokens), "record.tokens");
 	DEMAND(is_number(wire->interval_us), "record.interval_us");
@@ -365,6 +311,7 @@ static const char *take_record(const Edit__Peer__Record *wire, struct record *re
 				  .z = wire->z,
 				  .mean = wire->mean,
 				  .sd = wire->sd,
+				  .step = wire->step,
 				  .steps = wire->steps,
 				  .tokens = wire->tokens,
 				  .loss = wire->loss,
@@ -447,82 +394,6 @@ static const char *take_scalar(const Edit__Peer__Scalar *wire, struct scalar *sc
 	return NULL;
 }
 
-/* A list of all settings, with the rounds after which they were changed. */
-static const char *take_settings(size_t value_count, const double *values, size_t round_count, const uint64_t *rounds,
-				 struct ring_settings *settings, uint64_t *setting_rounds)
-{
-	DEMAND(value_count == RING_SETTING_COUNT && round_count == RING_SETTING_COUNT, "standing.settings");
-	for (uint32_t id = 0; id < RING_SETTING_COUNT; id++) {
-		DEMAND(setting_holds(id, values[id]), "standing.settings");
-		DEMAND(is_number(rounds[id]), "standing.setting_rounds");
-		settings->value[id] = values[id];
-		setting_rounds[id] = rounds[id];
-	}
-	return NULL;
-}
-
-static const char *take_standing(struct arena *arena, const Edit__Peer__Standing *wire, const struct standing **ret_standing)
-{
-	struct standing *standing = arena_take(arena, sizeof *standing);
-	DEMAND(standing, "standing");
-	DEMAND(wire->origin < MEMBER_COUNT_MAX, "standing.origin");
-	DEMAND(is_number(wire->since), "standing.since");
-	DEMAND(is_number(wire->round), "standing.round");
-	DEMAND(is_number(wire->pause_round), "standing.pause_round");
-	DEMAND(is_number(wire->resume_round), "standing.resume_round");
-	DEMAND(is_number(wire->checkpoint_round), "standing.checkpoint_round");
-	DEMAND(is_number(wire->taken_round), "standing.taken_round");
-	*standing = (struct standing){
-		.origin = wire->origin,
-		.since = wire->since,
-		.round = wire->round,
-		.pause_round = wire->pause_round,
-		.resume_round = wire->resume_round,
-		.checkpoint_round = wire->checkpoint_round,
-		.taken_round = wire->taken_round,
-		.taken = wire->taken,
-		.is_new = wire->is_new,
-		.is_outdated = wire->is_outdated,
-		.has_offered = wire->has_offered,
-		.gradients = wire->gradients,
-		.aligns = wire->aligns,
-		.has_agreed = wire->has_agreed,
-		.next_gradients = wire->next_gradients,
-		.next_aligns = wire->next_aligns,
-		.finishing = wire->finishing,
-		.finished = wire->finished,
-		.ready_in = wire->ready_in,
-		.is_final = wire->is_final};
-	const char *wrong = take_settings(wire->n_settings, wire->settings, wire->n_setting_rounds, wire->setting_rounds,
-					  &standing->settings, standing->setting_round);
-	if (!wrong && wire->has_agreed)
-		wrong = take_settings(wire->n_next_settings, wire->next_settings, wire->n_next_setting_rounds,
-				      wire->next_setting_rounds, &standing->next_settings, standing->next_setting_round);
-	DEMAND(wire->has_agreed || (wire->n_next_settings == 0 && wire->n_next_setting_rounds == 0), "standing.next_settings");
-	*ret_standing = standing;
-	return wrong;
-}
-
-static const char *take_holding(const Edit__Peer__Holding *wire, struct holding *holding)
-{
-	DEMAND(wire->origin < MEMBER_COUNT_MAX, "holding.origin");
-	DEMAND(wire->layer_index < LAYER_COUNT_MAX, "holding.layer_index");
-	DEMAND(wire->number >= 1 && is_number(wire->number), "holding.number");
-	DEMAND(is_number(wire->since), "holding.since");
-	DEMAND(is_number(wire->round), "holding.round");
-	DEMAND(!wire->is_nothing || (wire->since == 0 && wire->round == 0 && wire->hash == 0), "holding.is_nothing");
-	*holding = (struct holding){
-		.origin = wire->origin,
-		.layer_index = wire->layer_index,
-		.number = wire->number,
-		.round = wire->round,
-		.hash = wire->hash,
-		.is_nothing = wire->is_nothing,
-		.is_rolled_back = wire->is_rolled_back,
-		.since = wire->since};
-	return NULL;
-}
-
 static const char *take_body(struct arena *arena, const Edit__Peer__Message *wire, struct message *message)
 {
 	switch (wire->body_case) {
@@ -560,6 +431,11 @@ static const char *take_body(struct arena *arena, const Edit__Peer__Message *wir
 	case EDIT__PEER__MESSAGE__BODY_HOLDING:
 		message->kind = MESSAGE_HOLDING;
 		return take_holding(wire->holding, &message->holding);
+	case EDIT__PEER__MESSAGE__BODY_DECREE:
+		message->kind = MESSAGE_DECREE;
+		/* Not of a view: it goes by names. */
+		DEMAND(wire->from == 0 && wire->receiver == 0 && wire->view == 0 && wire->sequence == 0, "decree header");
+		return take_decree(arena, wire->decree, &message->decree);
 	default: return "body";
 	}
 }

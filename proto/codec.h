@@ -12,6 +12,7 @@
 
 enum {
 	CODEC_FRAME_MAX = 1 << 20,   /* bytes of frame 1 of a hello; more facts than fit cannot be sent */
+	CODEC_DECREE_MAX = 384 << 10, /* bytes of that of a decree: a roster of MEMBER_COUNT_MAX seats fits, whatever their texts */
 	CODEC_STANDING_MAX = 1024,   /* bytes of that of a standing */
 	CODEC_SMALL_MAX = 512,       /* bytes of that of any other message */
 	CODEC_PAYLOAD_MAX = 4 << 20  /* bytes of frame 2: the upper end of wire.chunk */
@@ -30,11 +31,11 @@ struct codec *codec_init(void *block);
 
 /* Writes frame 1 of message into buffer. EDIT_ERROR_FULL if it is larger than buffer_bytes (the limit of
  * its kind above is enough) or than the kind's limit above. The message must hold
- * to core/event.h. */
+ * to core/event.h, a decree to core/decree.h. */
 int codec_encode(struct codec *codec, const struct message *message, void *buffer, size_t buffer_bytes, size_t *ret_bytes);
 
 /* Reads a message. payload/payload_bytes: frame 2, NULL/0 if there was none. ret_message borrows payload, and a
- * hello's name and facts borrow the codec's block: valid until the next call with this codec.
+ * hello's name and facts, a standing and a decree borrow the codec's block: valid until the next call with this codec.
  *
  * EDIT_ERROR_MALFORMED if anything is not as core/event.h and peer.proto say; ret_what (may be NULL) then names the
  * field ("chunk.count"), a constant string.

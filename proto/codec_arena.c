@@ -39,7 +39,7 @@ static bool value_is_plain(const ProtobufCFieldDescriptor *field, const void *at
 	return texts_are_plain(value);
 }
 
-/* Messages nest as deep as the .proto says, which is three; no type contains itself. */
+/* Messages nest as deep as the .proto says, which is four; no type contains itself. */
 static bool texts_are_plain(const ProtobufCMessage *message)
 {
 	for (unsigned i = 0; i < message->descriptor->n_fields; i++) {

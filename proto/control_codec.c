@@ -55,6 +55,7 @@ int control_request_encode(const struct control_request *request, void *buffer, 
 	wire.at_round = request->at_round;
 	wire.dry_run = request->dry_run;
 	wire.change = request->change;
+	wire.force = request->force;
 	if (edit__control__request__get_packed_size(&wire) > buffer_bytes)
 		return EDIT_ERROR_FULL;
 	*ret_bytes = edit__control__request__pack(&wire, buffer);
@@ -85,7 +86,8 @@ int control_request_decode(const void *frame, size_t frame_bytes, struct control
 	struct control_request request = {.command = (enum command)wire->command,
 					  .at_round = wire->at_round,
 					  .dry_run = wire->dry_run,
-					  .change = wire->change};
+					  .change = wire->change,
+					  .force = wire->force};
 	strcpy(request.setting, wire->setting);
 	strcpy(request.value, wire->value);
 	*ret_request = request;

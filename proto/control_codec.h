@@ -11,7 +11,7 @@
 
 enum {
 	CONTROL_SETTING_MAX = 63, /* bytes of a setting's name */
-	CONTROL_VALUE_MAX = 255   /* bytes of its value as text */
+	CONTROL_VALUE_MAX = 255   /* bytes of its value as text, or of names with blanks between them */
 };
 
 struct control_request {
@@ -21,6 +21,7 @@ struct control_request {
 	uint64_t at_round; /* below 2^53 */
 	bool dry_run;
 	uint64_t change;
+	bool force;
 };
 
 /* Writes request into buffer. EDIT_ERROR_FULL if it does not fit (CONTROL_REQUEST_MAX always does). */

@@ -79,8 +79,8 @@ static void segment_write(void *base, const struct segment_layout *layout, const
 	header->slots_offset = layout->slots_offset;
 	header->slot_size = slot_size;
 	header->inner_factor = description->inner_factor;
-	header->member_rank = seat->rank;
-	header->member_count = seat->count;
+	atomic_store(&header->member_rank, seat->rank);
+	atomic_store(&header->member_count, seat->count);
 	header->column = seat->column;
 	header->shards = seat->shards;
 	header->looks_ahead = seat->looks_ahead;
@@ -118,11 +118,11 @@ static int header_check(const struct segment_header *header, size_t size_bytes, 
 		return DAMAGED(why, "%u layers, expected 1 to %d", header->layer_count, (int)LAYER_COUNT_MAX);
 	if (header->inner_factor > DESCRIPTION_INNER_MAX)
 		return DAMAGED(why, "inner factor %u, expected 0 to %d", header->inner_factor, (int)DESCRIPTION_INNER_MAX);
-	if (header->member_count < 1 || header->member_count > MEMBER_COUNT_MAX ||
-	    header->member_rank >= header->member_count)
-		return DAMAGED(why, "member %u of %u", header->member_rank, header->member_count);
-	if (header->shards < 1 || header->shards > header->member_count || header->column >= header->shards)
-		return DAMAGED(why, "piece %u of %u, of %u members", header->column, header->shards, header->member_count);
+	uint32_t rank = atomic_load(&header->member_rank), count = atomic_load(&header->member_count);
+	if (count < 1 || count > MEMBER_COUNT_MAX || rank >= count)
+		return DAMAGED(why, "member %u of %u", rank, count);
+	if (header->shards < 1 || header->shards > count || header->column >= header->shards)
+		return DAMAGED(why, "piece %u of %u, of %u members", header->column, header->shards, count);
 	if (SEGMENT_PAGE + header->layer_count * sizeof(struct segment_layer) > size_bytes)
 		return DAMAGED(why, "too small for its %u layers", header->layer_count);
 	return 0;

@@ -29,7 +29,7 @@
 #include "proto/mapping.h"
 
 enum {
-	SEGMENT_VERSION = 4,
+	SEGMENT_VERSION = 5,
 	SEGMENT_STEP_COUNT = 1024,
 	SEGMENT_CALL_COUNT = 16,
 	SEGMENT_THETA_SLOTS = 3, /* one in use, one ahead, one for an embedding that the head shares */
@@ -56,6 +56,11 @@ struct segment_call {
 	_Atomic uint64_t done;               /* daemon: its number, when it is */
 };
 
+enum segment_stop {
+	SEGMENT_STOP_ENDED = 1, /* the run, also for a daemon that starts later */
+	SEGMENT_STOP_LEFT       /* this node has left the ring, until its daemon starts anew */
+};
+
 struct segment_header {
 	/* written once by the daemon before the worker maps it */
 	uint64_t magic;
@@ -64,7 +69,7 @@ struct segment_header {
 	uint64_t size_bytes;
 	uint64_t layers_offset, steps_offset, theta_offset, inner_offset, gradient_offset, slots_offset;
 	uint32_t inner_factor;
-	uint32_t member_rank, member_count; /* of the ring: which part of the data is ours */
+	_Atomic uint32_t member_rank, member_count; /* of the ring: which part of the data is ours; other ones when members have changed */
 	uint32_t shards, column;            /* of the mesh: pieces of a replica, and which one is here */
 	uint32_t looks_ahead;               /* of the mesh: layers gathered before they are needed, 0 or 1 */
 	uint64_t slot_size;                 /* elements of a slot */
@@ -75,7 +80,7 @@ struct segment_header {
 	_Alignas(64) _Atomic uint64_t offer_step;
 	_Atomic uint64_t round;  /* completed rounds */
 	_Atomic uint32_t paused; /* not 0: do not begin another step */
-	_Atomic uint32_t stop;   /* not 0: leave the training loop */
+	_Atomic uint32_t stop;   /* enum segment_stop; not 0: leave the training loop */
 	_Atomic uint32_t whole;  /* not 0: compute with no layer before all are published (sync.overlap = none) */
 	_Atomic uint32_t gradients; /* not 0: hand over the gradients of each step, from the next one that begins */
 
@@ -83,6 +88,8 @@ struct segment_header {
 	double sum;
 	uint32_t sum_wants_offer;    /* not 0: some node's worker is to offer at the end of this step */
 	_Atomic uint64_t summed;
+
+	_Atomic uint64_t lead; /* daemon: steps that the run is ahead of this worker, for its learning rate */
 
 	/* written by the worker */
 	_Alignas(64) _Atomic uint64_t step; /* local steps done since the run began */

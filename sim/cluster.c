@@ -225,6 +225,7 @@ static void carry_out(struct cluster *cluster, uint32_t rank, const struct actio
 	case ACTION_NOTE: read_note(cluster, rank, &action->note); break;
 	case ACTION_HASH:
 	case ACTION_HEALED: /* the members never change here */
+	case ACTION_STEP:
 	case ACTION_PAUSE:
 	case ACTION_RESUME:
 	case ACTION_COLLECTED:

@@ -9,6 +9,20 @@ static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
 	return roster_rank(meeting->roster, slot) < meeting->roster->count;
 }
 
+/* Theta began from what no longer holds: the last round has another outcome, or (is_beyond) the others have gone on without this member. */
+static void lose(struct share *share, const struct layer *layer, bool is_beyond)
+{
+	bool has_part = share->offered || share->is_behind;
+	bool is_corrected = share->corrects && !(has_part && share->is_made_up);
+	if (is_beyond && !share->is_behind)
+		share->is_fetched = share->offered || share->handed; /* goes back as it is, or as the anchor */
+	share->corrects |= is_beyond && share->is_behind;
+	if (is_beyond ? share->is_behind : is_corrected)
+		memcpy(share->reference, layer->anchor, share->size * sizeof(float));
+	share->is_behind &= !is_beyond;
+	share->is_void = true;
+}
+
 bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash)
 {
 	const size_t l = healed->layer_index;
@@ -34,9 +48,12 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
 		share->own_commit = healed->round;
 		share->is_fetched = !keeps;
+	} else if (!share->waits && (healed->round != share->round || share_state_hash(&layers[l]) != share->state_hash)) {
+		lose(share, &layers[l], healed->round != share->round);
 	}
+	*ret_hash = share_state_hash(&layers[l]);
 	share->round = healed->round;
-	share->state_hash = *ret_hash = share_state_hash(&layers[l]);
+	share->state_hash = *ret_hash;
 	ledger->counts.heals++;
 	return true;
 }
@@ -92,8 +109,10 @@ bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t l, const s
 	if (!share->handed && memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor that was fetched", slot, l,
 			    (uintmax_t)publish->round);
-	if (!share->handed && !share->waits &&
-	    publish->verdict != meeting->records[roster_rank(meeting->roster, slot)].verdict)
+	enum verdict verdict = VERDICT_ABSENT;
+	if (!share->waits && !share->is_void)
+		verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
+	if (!share->handed && !share->waits && publish->verdict != verdict)
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", slot, l,
 			    (uintmax_t)publish->round);
 	share_end(share, layer);

@@ -36,7 +36,7 @@ static const struct argp_option options[] = {
 	{"shards", 'm', "M", 0, "members that share a replica of the model: PEERS x M in all", 0},
 	{"layers", 'l', "L", 0, "layers of the model", 0},
 	{"rounds", 'r', "R", 0, "rounds until the run ends", 0},
-	{"faults", 'f', "LIST", 0, "none, all, or of: loss,reorder,duplicate,slow,poison,nan,crash,change,jitter,cut,restart,death", 0},
+	{"faults", 'f', "LIST", 0, "none, all, or of: loss,reorder,duplicate,slow,poison,nan,crash,change,jitter,cut,restart,death,views", 0},
 	{"trace", 't', NULL, 0, "print every event and action to standard error", 0},
 	{0},
 };

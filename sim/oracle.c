@@ -101,19 +101,45 @@ void oracle_plan(struct world *world)
 
 /* ---- Falls ---- */
 
-/* Whether somebody else holds all that was committed last. */
+/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that. */
+static bool is_outdone(const struct world *world, const struct node *node, bool is_here)
+{
+	for (size_t l = 0; l < world->config->layer_count; l++)
+		for (uint32_t other = 0; other < world->count; other++) {
+			const struct citizen *member = &world->members[other];
+			if (node_layer_round(member->node, l) == node_layer_round(node, l) && !(is_here && member->crashed) &&
+			    node_layer_since(member->node, l) > node_layer_since(node, l))
+				return true;
+		}
+	return false;
+}
+
+/* Whether a member can go on by itself with whoever comes back with damaged layers: it holds all of them, as of the last round or the one
+ * before. */
+static bool is_whole(const struct world *world, const struct node *node)
+{
+	for (size_t l = 0; l < world->config->layer_count; l++) {
+		if (node_layer_round(node, l) == LAYER_NOTHING)
+			return false;
+		for (uint32_t other = 0; other < world->count; other++) {
+			uint64_t round = node_layer_round(world->members[other].node, l);
+			if (round != LAYER_NOTHING && round > node_layer_round(node, l) + 1)
+				return false;
+		}
+	}
+	return !is_outdone(world, node, false);
+}
+
+/* Whether the others could not go on without this one: of those who have come furthest among them none is whole. */
 static bool is_spared(const struct world *world, uint32_t slot)
 {
 	uint64_t newest = 0;
 	for (uint32_t other = 0; other < world->count; other++)
-		if (!world->members[other].crashed)
+		if (other != slot && !world->members[other].crashed)
 			newest = u64_max(newest, node_since(world->members[other].node));
 	for (uint32_t other = 0; other < world->count; other++) {
 		const struct citizen *member = &world->members[other];
-		bool is_whole = !member->crashed && other != slot && node_since(member->node) == newest;
-		for (size_t l = 0; l < world->config->layer_count && is_whole; l++)
-			is_whole = node_layer_round(member->node, l) != LAYER_NOTHING;
-		if (is_whole)
+		if (other != slot && !member->crashed && node_since(member->node) == newest && is_whole(world, member->node))
 			return false;
 	}
 	return true;
@@ -135,6 +161,14 @@ void oracle_fall(struct world *world, const struct heap_entry *entry)
 	decide_after(world, leaves ? 0 : dice_magnitude(dice, 1000, 4 * SECOND));
 }
 
+void oracle_commit(struct world *world, uint32_t slot)
+{
+	struct dice *dice = &world->view_dice;
+	if (world_has_views(world) && dice_chance(dice, 0.01))
+		push(world, HAPPENS_FALL, slot, dice_chance(dice, 0.7) ? 0 : dice_between(dice, 0, 2 * world->setup.latency_us), FALL_STAYS,
+		     draw_absence(dice));
+}
+
 /* What a member finds of its state when it comes back; rounds [layer_count]. */
 static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, struct detector *detectors)
 {
@@ -143,6 +177,7 @@ static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, str
 	const size_t layer_count = world->config->layer_count;
 	bool is_nothing = slot >= world->config->peers && node_since(member->node) == 0;
 	is_nothing |= dice_chance(dice, 0.3);
+	is_nothing |= is_outdone(world, member->node, false) && !is_outdone(world, member->node, true);
 	size_t torn = dice_chance(dice, 0.4) ? dice_between(dice, 0, layer_count - 1) : layer_count;
 	for (size_t l = 0; l < layer_count; l++) {
 		struct layer *layer = &member->layers[l];
@@ -220,7 +255,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	struct citizen *member = &world->members[slot];
 	struct replica *replica = world_replica(world, slot);
 	const size_t layer_count = world->config->layer_count;
-	uint64_t *rounds = memory_take(layer_count, sizeof *rounds);
+	uint64_t *rounds = memory_take(layer_count, sizeof *rounds), *layer_since = memory_take(layer_count, sizeof *layer_since);
 	struct detector *detectors = memory_take(layer_count, sizeof *detectors);
 	struct node_status status;
 	node_status(member->node, world->now_us, &status);
@@ -228,14 +263,17 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	struct ring_settings settings = *node_settings(member->node);
 	draw_state(world, slot, rounds, detectors);
 	bool has_some = false;
-	for (size_t l = 0; l < layer_count; l++)
+	for (size_t l = 0; l < layer_count; l++) {
 		has_some |= rounds[l] != LAYER_NOTHING;
+		layer_since[l] = node_layer_since(member->node, l);
+	}
 	member->incarnation = dice_bits(&world->view_dice) | 1;
 	struct node_config node = world_node(world, slot, roster);
 	node.since = has_some ? since : 0;
 	node.round = has_some ? status.round : 0;
 	node.finished = has_some && status.phase == NODE_FINISHED;
 	node.layer_rounds = rounds;
+	node.layer_since = layer_since;
 	node.detectors = detectors;
 	node.is_outdated = true;
 	node.settings = has_some ? settings : world->setup.settings;
@@ -254,6 +292,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	replica->paused = 0;
 	ledger_rise(world->ledger, slot, member->layers, rounds);
 	free(rounds);
+	free(layer_since);
 	free(detectors);
 }
 

@@ -92,7 +92,7 @@ bool share_return(struct share *share, const struct layer *layer)
 {
 	make_up(share);
 	memcpy(share->snapshot, share->theta, share->size * sizeof(float));
-	share->offered = false;
+	share->offered = share->is_void = false;
 	share->is_behind = true;
 	return memcmp(layer->theta, share->theta, share->size * sizeof(float)) == 0;
 }
@@ -100,7 +100,7 @@ bool share_return(struct share *share, const struct layer *layer)
 void share_end(struct share *share, const struct layer *layer)
 {
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
-	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = false;
+	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = share->is_void = false;
 	share->stale = 0;
 }
 
@@ -112,7 +112,7 @@ void share_commit(struct share *share, const struct layer *layer, enum verdict v
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
 	share->is_rejected = !is_applied || verdict == VERDICT_OUTLIER || verdict == VERDICT_NONFINITE;
 	share->corrects = true;
-	share->is_behind = false;
+	share->is_behind = share->is_void = false;
 }
 
 bool share_is_there(const struct share *share, bool is_gradients)
@@ -145,6 +145,8 @@ enum verdict share_judge(const struct share *share, const struct record *record,
 	*ret_z = 0.0;
 	if (share->waits)
 		return VERDICT_ABSENT;
+	if (share->is_void && (record->verdict == VERDICT_ABSENT || record->verdict == VERDICT_LATE))
+		return record->verdict;
 	if (share_is_too_stale(share, settings) && !is_equal)
 		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */

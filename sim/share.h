@@ -21,6 +21,7 @@ struct share {
 	bool is_fetched;  /* the round that the offer was for came from another member, and theta has not gone back yet */
 	uint64_t own_commit; /* last round that the member has advanced its detector for */
 	uint64_t first_view; /* of this life; what others do in earlier ones is with the earlier life */
+	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
 	bool is_rejected; /* it was left out of that round */
 	uint64_t stale;   /* rounds in a row that have gone on without it */
 	struct share *ghost; /* the member's earlier life */

@@ -125,6 +125,7 @@ static void print_message(FILE *file, const struct message *message)
 			(int)message->scalar.kind, message->scalar.number, message->scalar.layer_index, message->scalar.origin,
 			verdict_text((int)message->scalar.verdict), message->scalar.value, message->scalar.word);
 		break;
+	case MESSAGE_DECREE: /* of councils, which have a trace of their own */
 	case MESSAGE_KIND_END: break;
 	}
 }
@@ -181,6 +182,7 @@ static void print_action(FILE *file, const struct action *action)
 	case ACTION_SCHEDULE:
 		fprintf(file, "next offer after %" PRIu64 " steps%s", action->number, action->gradients ? ", gradients" : "");
 		break;
+	case ACTION_STEP: fprintf(file, "goes on as after %" PRIu64 " steps", action->number); break;
 	case ACTION_PAUSE: fprintf(file, "pause"); break;
 	case ACTION_RESUME: fprintf(file, "resume"); break;
 	case ACTION_COLLECTED: fprintf(file, "collective %" PRIu64 " is done", action->number); break;

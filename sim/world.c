@@ -70,6 +70,7 @@ static void hash_layer(struct world *world, uint32_t rank, const struct action *
 	if (is_whole && !ledger_commit(world->ledger, rank / world->config->shards, member->node, whole, action, &whole_hash))
 		return;
 	fold(world, whole_hash);
+	oracle_commit(world, rank);
 	uint64_t delay = dice_chance(&world->dice, 0.5) ? 0 : dice_between(&world->dice, 0, 300);
 	heap_push(&world->heap, (struct heap_entry){.time_us = world->now_us + delay, .kind = HAPPENS_HASHED, .rank = rank,
 						    .number = hash, .item = action->layer_index, .life = member->life});
@@ -130,6 +131,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 		world_arm_work(world, rank / world->config->shards, world->now_us);
 		break;
 	case ACTION_NOTE: read_note(world, rank, &action->note); break;
+	case ACTION_STEP: /* its steps are alike however far it is */
 	case ACTION_COLLECTED:
 	case ACTION_SUMMED:
 	case ACTION_CHECKPOINT: break;

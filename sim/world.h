@@ -42,15 +42,15 @@ enum fault {
 	X(COVER_OVERTAKING, "overtaking", 150000)                                                                      \
 	X(COVER_SENT_AGAIN, "sent again", 300000)                                                                      \
 	X(COVER_COMMITS, "commits", 50000)                                                                             \
-	X(COVER_OUTLIERS, "outliers", 400)                                                                             \
+	X(COVER_OUTLIERS, "outliers", 220)                                                                             \
 	X(COVER_NONFINITES, "nonfinite", 3000)                                                                         \
 	X(COVER_ROLLBACKS, "rollbacks", 90)                                                                            \
 	X(COVER_CRASHES, "crashes", 40)                                                                                \
-	X(COVER_RESTARTS, "restarts", 20)                                                                              \
+	X(COVER_RESTARTS, "restarts", 9)                                                                              \
 	X(COVER_CUTS, "cuts", 300)                                                                                     \
 	X(COVER_STALLS, "stalls", 30)                                                                                  \
 	X(COVER_TAKEN, "changes taken", 200)                                                                           \
-	X(COVER_DROPPED, "dropped", 5)                                                                                 \
+	X(COVER_DROPPED, "dropped", 2)                                                                                 \
 	X(COVER_REFUSED, "refused", 400)                                                                               \
 	X(COVER_PAUSES, "pauses", 250)                                                                                 \
 	X(COVER_CHECKPOINTS, "checkpoints", 250)                                                                       \
@@ -63,19 +63,19 @@ enum fault {
 	X(COVER_GRADIENTS, "gradients", 1300)                                                                            \
 	X(COVER_ALIGNED, "aligned", 250)                                                                                \
 	X(COVER_DEATHS, "worker deaths", 120)                                                                           \
-	X(COVER_VIEWS, "views entered", 0)                                                                              \
-	X(COVER_FALLS, "falls", 0)                                                                                      \
-	X(COVER_INTACT, "back intact", 0)                                                                               \
-	X(COVER_TORN, "back torn", 0)                                                                                   \
-	X(COVER_JOINS, "joins", 0)                                                                                      \
-	X(COVER_LEAVES, "leaves", 0)                                                                                    \
-	X(COVER_HEALS, "layers healed", 0)                                                                              \
-	X(COVER_REDONE, "layers redone", 0)                                                                             \
-	X(COVER_CUT_SCALARS, "cut in scalars", 0)                                                                       \
-	X(COVER_CUT_REDUCE, "cut in reduce", 0)                                                                         \
-	X(COVER_CUT_GATHER, "cut in gather", 0)                                                                         \
-	X(COVER_CUT_STANDING, "cut in standing", 0)                                                                     \
-	X(COVER_CUT_HEAL, "cut in heal", 0)
+	X(COVER_VIEWS, "views entered", 2800)                                                                              \
+	X(COVER_FALLS, "falls", 290)                                                                                      \
+	X(COVER_INTACT, "back intact", 90)                                                                               \
+	X(COVER_TORN, "back torn", 60)                                                                                   \
+	X(COVER_JOINS, "joins", 140)                                                                                      \
+	X(COVER_LEAVES, "leaves", 30)                                                                                    \
+	X(COVER_HEALS, "layers healed", 600)                                                                              \
+	X(COVER_REDONE, "layers redone", 3)                                                                             \
+	X(COVER_CUT_SCALARS, "cut in scalars", 350)                                                                       \
+	X(COVER_CUT_REDUCE, "cut in reduce", 110)                                                                         \
+	X(COVER_CUT_GATHER, "cut in gather", 150)                                                                         \
+	X(COVER_CUT_STANDING, "cut in standing", 1400)                                                                     \
+	X(COVER_CUT_HEAL, "cut in heal", 240)
 
 enum coverage {
 #define X(id, text, minimum) id,

@@ -267,6 +267,7 @@ struct assembly *assembly_open(uint64_t seed, uint32_t count, uint32_t fanout)
 	for (uint32_t member = 0; member < ASSEMBLY_MAX; member++) {
 		hold(&assembly->delegates[member].file);
 		hold(&assembly->delegates[member].writing);
+		assembly->delegates[member].fingerprint = 1;
 	}
 	return assembly;
 }
@@ -313,7 +314,8 @@ void assembly_start(struct assembly *assembly, uint32_t member)
 		.self = seat_of(member, assembly->incarnations,
 				delegate->has_file ? delegate->file.disk : assembly->incarnations + 1000000),
 		.list = &list, .vote = delegate->has_file ? &delegate->file : NULL,
-		.capacity = ASSEMBLY_MAX, .fanout = assembly->fanout, .patience_us = 200000, .gather_us = 500000, .rank_us = 50000};
+		.capacity = ASSEMBLY_MAX, .fanout = assembly->fanout, .patience_us = 200000, .gather_us = 500000, .rank_us = 50000,
+		.fingerprint = delegate->fingerprint};
 	CHECK(!delegate->is_live);
 	delegate->block = need(aligned_alloc(64, council_size(ASSEMBLY_MAX)));
 	council_init(&delegate->council, delegate->block, &config);
@@ -361,6 +363,13 @@ void assembly_lose_disk(struct assembly *assembly, uint32_t member)
 {
 	CHECK(!assembly->delegates[member].is_live);
 	assembly->delegates[member].has_file = false;
+}
+
+void assembly_ready(struct assembly *assembly, uint32_t member, uint64_t fingerprint)
+{
+	assembly->delegates[member].fingerprint = fingerprint;
+	if (assembly->delegates[member].is_live)
+		step(assembly, member, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = fingerprint}, member);
 }
 
 void assembly_leave(struct assembly *assembly, uint32_t member)

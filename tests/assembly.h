@@ -19,6 +19,7 @@ struct delegate {
 	bool is_live;
 	bool has_begun;           /* view 1 was complete once */
 	bool leaves;              /* says JOIN no more */
+	uint64_t fingerprint;     /* of what it trains: 1; 0: nothing yet */
 	uint32_t life;            /* starts so far */
 	struct council council;
 	void *block;
@@ -71,6 +72,8 @@ void assembly_complete(struct assembly *assembly, uint32_t member);
 void assembly_crash(struct assembly *assembly, uint32_t member);
 /* Its vote file is lost. The daemon is not running. */
 void assembly_lose_disk(struct assembly *assembly, uint32_t member);
+/* Its worker comes: it trains what `fingerprint` says. */
+void assembly_ready(struct assembly *assembly, uint32_t member, uint64_t fingerprint);
 /* It wants to leave. */
 void assembly_leave(struct assembly *assembly, uint32_t member);
 /* The operator's way out; names as letters, "ab". Returns what council_force does. */

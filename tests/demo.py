@@ -400,7 +400,8 @@ class Demo:
             if not folders[name]:
                 raise Failed(f"{name} has written no checkpoint")
         for names in self.columns:
-            files = [next(pathlib.Path(folders[name]).glob("*.safetensors")) for name in names]
+            files = [next(path for path in pathlib.Path(folders[name]).glob("*.safetensors") if path.name != "state.safetensors")
+                     for name in names]
             if len({(path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files}) != 1:
                 self.problems.append(f"the checkpoints of {', '.join(names)} differ")
         if self.shards == 1:

@@ -208,6 +208,7 @@ static void act(struct wire *wire, size_t rank, const struct action *action)
 		member->gradients = action->gradients;
 		member->scheduled_count++;
 		break;
+	case ACTION_STEP: member->step = action->number; break;
 	case ACTION_PAUSE: member->paused = true; break;
 	case ACTION_RESUME: member->paused = false; break;
 	case ACTION_CHECKPOINT: member->checkpoint_round = action->round; break;
@@ -338,8 +339,9 @@ void lab_view(struct lab *lab, uint64_t view, const size_t *order, size_t count)
 void lab_offer(struct lab *lab, size_t rank, bool is_final)
 {
 	lab->members[rank].published = lab->members[rank].fetched = 0;
+	lab->members[rank].done += 10;
 	struct event event = {.kind = EVENT_OFFER,
-			      .offer = {.steps = 10, .tokens = 1000, .loss = 2.5 + (double)rank, .final = is_final}};
+			      .offer = {.step = lab->members[rank].done, .steps = 10, .tokens = 1000, .loss = 2.5 + (double)rank, .final = is_final}};
 	lab_event(lab, rank, event);
 	event = (struct event){.kind = EVENT_WANT, .wanted = (uint32_t)lab->layer_count - 1};
 	lab_event(lab, rank, event);

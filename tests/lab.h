@@ -13,6 +13,8 @@ struct lab;
 struct lab_member {
 	struct node *node;
 	struct layer *layers;       /* [layer_count], memory owned by the lab */
+	uint64_t done;            /* steps */
+	uint64_t step;            /* last ACTION_STEP */
 	uint64_t schedule;          /* last ACTION_SCHEDULE: steps; UINT64_MAX: none yet */
 	uint64_t scheduled_count;
 	bool gradients;             /* last ACTION_SCHEDULE */

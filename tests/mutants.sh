@@ -122,12 +122,12 @@ mutant "settings change in mid-round" core/round.c 's/sync->next_settings\.value
 mutant "a change is taken without agreement" core/round.c 's/is_agreed &= record->change == digest;/;/'
 mutant "a bound change is taken a round early" core/proposal.c 's/proposal->change\.at_round != round\)/proposal->change.at_round != round + 1)/'
 mutant "pause is forgotten by rank 1" core/round.c 's/sync->paused = (sync->resume_round <= sync->round);/sync->paused = sync->rank != 1 \&\& \1;/'
-mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_due\)/if (sync->checkpoint_due \&\& sync->rank != 0)/'
+mutant "checkpoint one round late on rank 0" core/round.c 's/if \(sync->checkpoint_round == sync->round\)/if (sync->checkpoint_round + (sync->rank == 0) == sync->round)/'
 mutant "a layer is committed before the mean is whole" core/ring.c 's/return pass->finished == pass->size;/return pass->finished * 2 >= pass->size;/'
 mutant "a silent neighbour is not noticed" core/view.c 's/now_us - neighbour->heard_us < view->silence_us\)/true)/'
 mutant "theta is touched while the ring has it" core/round.c 's/^(\tlayer->phase = LAYER_SCALARS;)/\1 if (sync->layers[index].size > 0) sync->layers[index].theta[0] += 1.0f;/'
 mutant "records pass a member that is still gathering" core/node.c 's/if \(\(!node->complete.*\|\| is_full\)/if (is_full)/' --faults restart,cut,loss,jitter --peers 3
-mutant "changes wait in a ring that is not complete" core/node.c 's/node->complete \? sync_propose/true ? sync_propose/'
+mutant "changes wait in a ring that is not complete" core/node.c 's/node->complete \&\& sync->is_ready \? sync_propose/true ? sync_propose/'
 mutant "a restarted member is let in again" core/view.c 's/if \(neighbour->incarnation != 0 \&\& view->complete\)/if (false)/'
 mutant "rolls are not said again" core/circle.c 's/if \(circle->view\.rolled\[rank\]\)/if (false)/'
 
@@ -143,6 +143,23 @@ mutant "an offer does not ask the row" core/part.c 's/if \(!row_is_whole\(row, S
 mutant "the own shard does not go across" core/ring.c 's/if \(pass->state == RING_GATED\)/if (false)/'
 mutant "what comes across early is forgotten" core/ring.c 's/vec_accumulate\(buffer \+ begin, stash \+ begin, 1, count\);/;/'
 mutant "records stay in their group" core/sync.c 's/if \(sync->group_count > 1 && ring_right\(group/if (false \&\& ring_right(group/'
+
+# ---- From view to view ----
+views="--faults views,loss,jitter,slow,nan,poison,change,death,cut"
+mutant "a round that is done again is judged twice" core/round.c \
+	's/penalty_begin\(&layer->detector, /penalty_begin(layer->judged_in != 0 ? \&layer->next : \&layer->detector, /'
+mutant "heal overwrites a detector" core/heal.c 's/^(\tlayer->judged_in = 0;)$/\1 layer->detector = (struct detector){0};/'
+mutant "a round that was fetched is not judged" core/heal.c 's/if \(layer->fetch_commits\)$/if (false)/'
+mutant "a layer is done again although committed" core/plan.c 's/a->round > b->round \? 1 : -1;/a->round > b->round ? -1 : 1;/'
+mutant "the plan follows whoever is furthest behind" core/plan.c 's/return a->since > b->since;/return a->since < b->since;/'
+mutant "a joiner's garbage is averaged" core/part.c 's/if \(sync->late \|\| sync->resets\)$/if (sync->late)/'
+mutant "a joiner gets its garbage back" core/part.h 's/return sync->gradients \&\& !sync->joins;/return sync->gradients;/' $views
+mutant_of_test "whoever was left out goes on" core/plan.c 's/sync->is_outdated \|= !goes_on\(sync, leader\);/;/' test_node_views
+mutant "frames of another view are taken" core/circle.c 's/is_of_view = message->view == circle->view_number;/is_of_view = true;/'
+mutant_of_test "a place is taken before its layers are held" core/standing.c 's/ \&\& is_whole\(sync\)\)/)/' test_heal
+mutant_of_test "a place is taken only when all hold the same" core/standing.c 's/ \&\& is_whole\(sync\)\)/ \&\& sync->unequal_count == 0)/' test_heal
+mutant_of_test "theta counts from an anchor that was wrong" core/standing.c 's/else if \(layer->is_replaced\)/else if (false)/' test_heal
+mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_whole\(sync, theirs\) \|\| /if (/' test_heal
 
 # ---- Collectives, which the simulator's workers have no use for ----
 mutant_of_test "a collective begins before its memory is free" core/collective.c 's/&& is_under_way\(all, other\)/\&\& false/' test_collective

@@ -8,14 +8,10 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +19,7 @@
 #include "daemon/folder.h"
 #include "tests/owned_run.h"
 #include "tests/scratch.h"
+#include "tests/traced.h"
 #include "worker/complain.h"
 #include "worker/tensorfolder.h"
 
@@ -42,9 +39,10 @@ static int remove_run(void **state)
 	return owned_run_remove(&owned);
 }
 
-/* Writes a checkpoint; 0 if it was written. */
-static int write_checkpoint(uint64_t round)
+/* Writes a checkpoint of the round *of; 0 if it was written. */
+static int write_round(void *of)
 {
+	uint64_t round = *(uint64_t *)of;
 	struct checkpoint checkpoint;
 	enum checkpoint_result result = CHECKPOINT_FAILED;
 	checkpoint_init(&checkpoint, &owned.config);
@@ -54,39 +52,9 @@ static int write_checkpoint(uint64_t round)
 	return result == CHECKPOINT_WRITTEN ? 0 : 1;
 }
 
-/* A child that stops itself and then, when it is let go on, writes a checkpoint. Exits with what that returned. */
-static pid_t writer_start(uint64_t round)
+static int write_checkpoint(uint64_t round)
 {
-	pid_t child = fork();
-	assert_true(child >= 0);
-	if (child == 0) {
-		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-			_exit(99);
-		raise(SIGSTOP);
-		_exit(write_checkpoint(round));
-	}
-	int status;
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFSTOPPED(status)); /* else it may not be traced here */
-	assert_int_equal(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
-	return child;
-}
-
-/* Lets the child run to the next entry or exit of a system call. False: it has ended, with *ret_status. */
-static bool writer_step(pid_t child, int *ret_status)
-{
-	assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
-	assert_int_equal(waitpid(child, ret_status, 0), child);
-	return !WIFEXITED(*ret_status);
-}
-
-/* Number of the system call that the child is about to make; -1: it has just made one. */
-static long call_of(pid_t child)
-{
-	struct __ptrace_syscall_info info;
-	memset(&info, 0, sizeof info);
-	assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info) > 0);
-	return info.op == PTRACE_SYSCALL_INFO_ENTRY ? (long)info.entry.nr : -1;
+	return write_round(&round);
 }
 
 /* ---- What is on the disk ---- */
@@ -138,22 +106,10 @@ static int one_checkpoint(void **state)
 
 /* ---- Deaths ---- */
 
-/* Kills the writer of round 2 at its step number `at`. False: it had ended before. */
 static bool kill_at(unsigned at)
 {
-	int status = 0;
-	bool is_running = true;
-	pid_t child = writer_start(2);
-	for (unsigned i = 0; i < at && is_running; i++)
-		is_running = writer_step(child, &status);
-	if (is_running) {
-		kill(child, SIGKILL);
-		assert_int_equal(waitpid(child, &status, 0), child);
-		assert_true(WIFSIGNALED(status));
-	} else {
-		assert_int_equal(WEXITSTATUS(status), 0);
-	}
-	return is_running;
+	uint64_t round = 2;
+	return traced_kill_at(write_round, &round, at);
 }
 
 static void killed_at_any_call_the_old_or_the_new_one_loads(void **state)
@@ -190,15 +146,12 @@ static void everything_is_synced_before_it_has_its_name(void **state)
 	(void)state;
 	int status;
 	unsigned syncs = 0, before = 0;
-	pid_t child = writer_start(3);
-	while (writer_step(child, &status)) {
-		long call = call_of(child);
+	uint64_t round = 3;
+	pid_t child = traced_start(write_round, &round);
+	while (traced_step(child, &status)) {
+		long call = traced_call(child);
 		syncs += call == SYS_fsync;
-		if (call == SYS_renameat || call == SYS_renameat2
-#ifdef SYS_rename
-		    || call == SYS_rename
-#endif
-		)
+		if (traced_is_rename(call))
 			before = syncs; /* of the last rename, in the end */
 	}
 	assert_int_equal(WEXITSTATUS(status), 0);
@@ -210,34 +163,6 @@ static void everything_is_synced_before_it_has_its_name(void **state)
 
 #ifdef __x86_64__
 
-static bool is_of_the_disk(long call)
-{
-	static const long calls[] = {SYS_write, SYS_fsync, SYS_rename, SYS_renameat, SYS_renameat2, SYS_mkdir, SYS_mkdirat,
-				     SYS_sync_file_range, SYS_utimensat, SYS_close};
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-		if (call == calls[i])
-			return true;
-	return false;
-}
-
-/* Lets the number `at` of the writer's calls that go to the disk fail with `error`. Returns its exit status; *ret_failed: there was one. */
-static int fail_at(unsigned at, int error, bool *ret_failed)
-{
-	int status;
-	unsigned seen = 0;
-	pid_t child = writer_start(2);
-	while (writer_step(child, &status)) {
-		if (!is_of_the_disk(call_of(child)) || seen++ != at)
-			continue;
-		/* No call is made, and what it returns is an error. */
-		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, orig_rax), -1L), 0);
-		assert_true(writer_step(child, &status));
-		assert_int_equal(ptrace(PTRACE_POKEUSER, child, offsetof(struct user_regs_struct, rax), (long)-error), 0);
-	}
-	*ret_failed = seen > at;
-	return WEXITSTATUS(status);
-}
-
 static void disk_that_fails_at_any_call_leaves_the_old_or_the_new_one(void **state)
 {
 	(void)state;
@@ -245,8 +170,9 @@ static void disk_that_fails_at_any_call_leaves_the_old_or_the_new_one(void **sta
 	for (size_t i = 0; i < 2; i++) {
 		bool has_failed = true;
 		unsigned refused = 0;
+		uint64_t round = 2;
 		for (unsigned at = 0; has_failed; at++) {
-			int status = fail_at(at, errors[i], &has_failed);
+			int status = traced_fail_at(write_round, &round, at, errors[i], &has_failed);
 			assert_string_equal(look(), status == 0 ? "round-000002" : "round-000001");
 			refused += status != 0;
 			forget("round-000002");

@@ -56,7 +56,7 @@ static struct message chunk_message(uint64_t count)
 static struct record record_good(void)
 {
 	return (struct record){.round = 9, .layer_index = 4095, .origin = 1023, .verdict = VERDICT_OUTLIER, .norm = 12.5,
-			       .z = 4.5, .mean = 3, .sd = 0.1, .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 999,
+			       .z = 4.5, .mean = 3, .sd = 0.1, .step = 4096, .steps = 128, .tokens = 131072, .loss = 2.5, .interval_us = 999,
 			       .exposed_us = 17, .change = UINT64_MAX, .final = true, .realign = true};
 }
 
@@ -200,6 +200,7 @@ static void record_compare(const struct record *a, const struct record *b)
 	assert_memory_equal(&a->z, &b->z, sizeof(double));
 	assert_memory_equal(&a->mean, &b->mean, sizeof(double));
 	assert_memory_equal(&a->sd, &b->sd, sizeof(double));
+	assert_true(a->step == b->step);
 	assert_true(a->steps == b->steps);
 	assert_true(a->tokens == b->tokens);
 	assert_memory_equal(&a->loss, &b->loss, sizeof(double));
@@ -243,7 +244,7 @@ static void random_records_read_back_to_the_bit(void **state)
 			.round = 1 + (uint64_t)(erand48(seed) * 9e15), .layer_index = (uint32_t)(nrand48(seed) % LAYER_COUNT_MAX),
 			.origin = (uint32_t)(nrand48(seed) % MEMBER_COUNT_MAX), .verdict = (enum verdict)(nrand48(seed) % VERDICT_COUNT),
 			.norm = exp(200 * erand48(seed) - 100), .z = 1e6 * (erand48(seed) - 0.5), .mean = erand48(seed),
-			.sd = erand48(seed), .steps = (uint64_t)nrand48(seed), .tokens = (uint64_t)nrand48(seed) << 20,
+			.sd = erand48(seed), .step = (uint64_t)nrand48(seed) << 9, .steps = (uint64_t)nrand48(seed), .tokens = (uint64_t)nrand48(seed) << 20,
 			.loss = erand48(seed), .interval_us = (uint64_t)nrand48(seed), .exposed_us = (uint64_t)nrand48(seed),
 			.change = (uint64_t)nrand48(seed) << 33, .final = nrand48(seed) & 1,
 			.realign = nrand48(seed) & 1};
@@ -307,6 +308,125 @@ static void change_of_every_setting_reads_back(void **state)
 	}
 }
 
+/* ---- The begin of a view ---- */
+
+/* Each field another number, the largest there are. */
+static struct standing standing_full(void)
+{
+	struct standing standing = {
+		.origin = MEMBER_COUNT_MAX - 1, .since = CODEC_NUMBER_END - 1, .ready_in = UINT64_MAX, .round = CODEC_NUMBER_END - 2,
+		.settings = ring_settings_standard(), .next_settings = ring_settings_standard(), .pause_round = CODEC_NUMBER_END - 3,
+		.resume_round = CODEC_NUMBER_END - 4, .checkpoint_round = CODEC_NUMBER_END - 5, .taken_round = CODEC_NUMBER_END - 6,
+		.taken = UINT64_MAX - 1, .is_new = true, .is_outdated = true, .has_offered = true, .is_final = true, .gradients = true,
+		.aligns = true, .has_agreed = true, .next_gradients = true, .next_aligns = true, .finishing = true, .finished = true};
+	standing.next_settings.value[SYNC_INTERVAL] = 77;
+	for (uint32_t id = 0; id < RING_SETTING_COUNT; id++) {
+		standing.setting_round[id] = CODEC_NUMBER_END - 10 - id;
+		standing.next_setting_round[id] = CODEC_NUMBER_END - 100 - id;
+	}
+	return standing;
+}
+
+static void standing_compare(const struct standing *a, const struct standing *b)
+{
+	assert_int_equal(a->origin, b->origin);
+	assert_true(a->since == b->since);
+	assert_true(a->ready_in == b->ready_in);
+	assert_true(a->round == b->round);
+	assert_memory_equal(&a->settings, &b->settings, sizeof a->settings);
+	assert_memory_equal(a->setting_round, b->setting_round, sizeof a->setting_round);
+	assert_true(a->pause_round == b->pause_round);
+	assert_true(a->resume_round == b->resume_round);
+	assert_true(a->checkpoint_round == b->checkpoint_round);
+	assert_true(a->taken_round == b->taken_round);
+	assert_true(a->taken == b->taken);
+	assert_int_equal(a->is_new, b->is_new);
+	assert_int_equal(a->is_outdated, b->is_outdated);
+	assert_int_equal(a->has_offered, b->has_offered);
+	assert_int_equal(a->is_final, b->is_final);
+	assert_int_equal(a->gradients, b->gradients);
+	assert_int_equal(a->aligns, b->aligns);
+	assert_int_equal(a->has_agreed, b->has_agreed);
+	assert_int_equal(a->next_gradients, b->next_gradients);
+	assert_int_equal(a->next_aligns, b->next_aligns);
+	assert_int_equal(a->finishing, b->finishing);
+	assert_int_equal(a->finished, b->finished);
+	if (!a->has_agreed)
+		return;
+	assert_memory_equal(&a->next_settings, &b->next_settings, sizeof a->next_settings);
+	assert_memory_equal(a->next_setting_round, b->next_setting_round, sizeof a->next_setting_round);
+}
+
+/* The largest there is has room in its frame. */
+static void largest_standing_reads_back(void **state)
+{
+	(void)state;
+	const struct standing standing = standing_full();
+	struct message message = message_of(MESSAGE_STANDING), got;
+	message.from = MEMBER_COUNT_MAX - 1;
+	message.view = message.sequence = CODEC_NUMBER_END - 1;
+	message.standing = &standing;
+	assert_true(pass(&message, &got) <= CODEC_STANDING_MAX);
+	standing_compare(got.standing, &standing);
+}
+
+/* One flag at a time, so that none stands for another. */
+static void each_flag_of_a_standing_reads_back(void **state)
+{
+	(void)state;
+	static const size_t flags[] = {
+		offsetof(struct standing, is_new), offsetof(struct standing, is_outdated), offsetof(struct standing, has_offered),
+		offsetof(struct standing, is_final), offsetof(struct standing, gradients), offsetof(struct standing, aligns),
+		offsetof(struct standing, has_agreed), offsetof(struct standing, next_gradients), offsetof(struct standing, next_aligns),
+		offsetof(struct standing, finishing), offsetof(struct standing, finished)};
+	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+		struct standing standing = {.settings = ring_settings_standard(), .next_settings = ring_settings_standard()};
+		struct message message = message_of(MESSAGE_STANDING), got;
+		((bool *)&standing)[flags[i]] = true;
+		message.standing = &standing;
+		pass(&message, &got);
+		standing_compare(got.standing, &standing);
+	}
+}
+
+static void holding_reads_back(void **state)
+{
+	(void)state;
+	const struct holding holdings[] = {
+		{.origin = 3, .layer_index = 2, .number = 1, .since = 4, .round = 5, .hash = UINT64_MAX, .is_rolled_back = true},
+		{.origin = MEMBER_COUNT_MAX - 1, .layer_index = LAYER_COUNT_MAX - 1, .number = CODEC_NUMBER_END - 1, .is_nothing = true},
+		{.number = 1, .hash = 7}, /* that of a run in which no round is complete */
+	};
+	for (size_t i = 0; i < sizeof holdings / sizeof holdings[0]; i++) {
+		struct message message = message_of(MESSAGE_HOLDING), got;
+		message.holding = holdings[i];
+		assert_true(pass(&message, &got) <= CODEC_SMALL_MAX);
+		assert_int_equal(got.holding.origin, holdings[i].origin);
+		assert_int_equal(got.holding.layer_index, holdings[i].layer_index);
+		assert_true(got.holding.number == holdings[i].number);
+		assert_true(got.holding.since == holdings[i].since);
+		assert_true(got.holding.round == holdings[i].round);
+		assert_true(got.holding.hash == holdings[i].hash);
+		assert_int_equal(got.holding.is_nothing, holdings[i].is_nothing);
+		assert_int_equal(got.holding.is_rolled_back, holdings[i].is_rolled_back);
+	}
+}
+
+/* Of a layer that no round has changed yet, too. */
+static void chunk_of_what_is_held_reads_back(void **state)
+{
+	(void)state;
+	struct message message = chunk_message(16), got;
+	message.chunk.phase = PHASE_HEAL;
+	message.chunk.round = 0;
+	message.chunk.shard = HEAL_MOMENTUM;
+	message.chunk.square_norm = 0;
+	pass(&message, &got);
+	assert_int_equal(got.chunk.phase, PHASE_HEAL);
+	assert_true(got.chunk.round == 0);
+	assert_int_equal(got.chunk.shard, HEAL_MOMENTUM);
+}
+
 static void encode_refuses_a_buffer_that_is_one_byte_short(void **state)
 {
 	(void)state;
@@ -332,6 +452,10 @@ int main(void)
 		cmocka_unit_test(chunk_reads_back_with_its_payload_in_place),
 		cmocka_unit_test(confirm_reads_back),
 		cmocka_unit_test(change_of_every_setting_reads_back),
+		cmocka_unit_test(largest_standing_reads_back),
+		cmocka_unit_test(each_flag_of_a_standing_reads_back),
+		cmocka_unit_test(holding_reads_back),
+		cmocka_unit_test(chunk_of_what_is_held_reads_back),
 		cmocka_unit_test(encode_refuses_a_buffer_that_is_one_byte_short),
 	};
 	return cmocka_run_group_tests(tests, codecs_make, codecs_free);

@@ -67,8 +67,29 @@ static struct {
 	Edit__Peer__Confirm confirm;
 	Edit__Peer__Change change;
 	Edit__Peer__Scalar scalar;
+	Edit__Peer__Standing standing;
+	double values[RING_SETTING_COUNT + 1], next_values[RING_SETTING_COUNT + 1];
+	uint64_t rounds[RING_SETTING_COUNT + 1], next_rounds[RING_SETTING_COUNT + 1];
+	Edit__Peer__Holding holding;
 } w;
 static size_t wire_payload_bytes;
+
+static void wire_make_standing(void)
+{
+	const struct ring_settings settings = ring_settings_standard();
+	memcpy(w.values, settings.value, sizeof(settings.value));
+	memcpy(w.next_values, settings.value, sizeof(settings.value));
+	edit__peer__standing__init(&w.standing);
+	w.standing.settings = w.values;
+	w.standing.setting_rounds = w.rounds;
+	w.standing.next_settings = w.next_values;
+	w.standing.next_setting_rounds = w.next_rounds;
+	w.standing.n_settings = w.standing.n_setting_rounds = RING_SETTING_COUNT;
+	w.standing.n_next_settings = w.standing.n_next_setting_rounds = RING_SETTING_COUNT;
+	w.standing.has_agreed = true;
+	edit__peer__holding__init(&w.holding);
+	w.holding.number = 1;
+}
 
 /* Fills w with a good message of a kind. */
 static void wire_make(Edit__Peer__Message__BodyCase kind)
@@ -113,6 +134,7 @@ static void wire_make(Edit__Peer__Message__BodyCase kind)
 	w.scalar.kind = SCALAR_NORM;
 	w.scalar.number = 1;
 	w.scalar.verdict = VERDICT_ACCEPTED;
+	wire_make_standing();
 	wire_payload_bytes = kind == EDIT__PEER__MESSAGE__BODY_CHUNK ? 64 : 0;
 	switch (kind) {
 	case EDIT__PEER__MESSAGE__BODY_HELLO: w.message.hello = &w.hello; break;
@@ -124,6 +146,8 @@ static void wire_make(Edit__Peer__Message__BodyCase kind)
 	case EDIT__PEER__MESSAGE__BODY_CONFIRM: w.message.confirm = &w.confirm; break;
 	case EDIT__PEER__MESSAGE__BODY_CHANGE: w.message.change = &w.change; break;
 	case EDIT__PEER__MESSAGE__BODY_SCALAR: w.message.scalar = &w.scalar; break;
+	case EDIT__PEER__MESSAGE__BODY_STANDING: w.message.standing = &w.standing; break;
+	case EDIT__PEER__MESSAGE__BODY_HOLDING: w.message.holding = &w.holding; break;
 	default: break;
 	}
 }
@@ -220,6 +244,7 @@ static void record_out_of_bounds_is_refused(void **state)
 	SPOIL(RECORD, "record.sd", w.record.sd = INFINITY);
 	SPOIL(RECORD, "record.sd", w.record.sd = NAN);
 	SPOIL(RECORD, "record.sd", w.record.sd = -1);
+	SPOIL(RECORD, "record.step", w.record.step = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.steps", w.record.steps = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.tokens", w.record.tokens = CODEC_NUMBER_END);
 	SPOIL(RECORD, "record.interval_us", w.record.interval_us = CODEC_NUMBER_END);
@@ -257,6 +282,9 @@ static void chunk_out_of_bounds_is_refused(void **state)
 	SPOIL(CHUNK, "chunk.square_norm", w.chunk.square_norm = 1);
 	SPOIL(CHUNK, "chunk.square_norm", w.chunk.square_norm = NAN);
 	SPOIL(CHUNK, "chunk.square_norm", (w.chunk.phase = PHASE_GATHER, w.chunk.square_norm = -1));
+	SPOIL(CHUNK, "chunk.square_norm", (w.chunk.phase = PHASE_HEAL, w.chunk.square_norm = 1));
+	SPOIL(CHUNK, "chunk.shard", (w.chunk.phase = PHASE_HEAL, w.chunk.shard = HEAL_PART_COUNT));
+	SPOIL(CHUNK, "chunk.round", (w.chunk.phase = PHASE_HEAL, w.chunk.round = CODEC_NUMBER_END));
 }
 
 static void confirm_and_change_out_of_bounds_are_refused(void **state)
@@ -277,6 +305,46 @@ static void confirm_and_change_out_of_bounds_are_refused(void **state)
 	SPOIL(CHANGE, "change.value", w.change.value = 1.5);
 	SPOIL(CHANGE, "change.value", (w.change.kind = CHANGE_PAUSE, w.change.value = INFINITY));
 	SPOIL(CHANGE, "change.at_round", w.change.at_round = CODEC_NUMBER_END);
+}
+
+static void standing_out_of_bounds_is_refused(void **state)
+{
+	(void)state;
+	SPOIL(STANDING, "standing.origin", w.standing.origin = MEMBER_COUNT_MAX);
+	SPOIL(STANDING, "standing.since", w.standing.since = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.round", w.standing.round = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.pause_round", w.standing.pause_round = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.resume_round", w.standing.resume_round = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.checkpoint_round", w.standing.checkpoint_round = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.taken_round", w.standing.taken_round = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.settings", w.standing.n_settings--);
+	SPOIL(STANDING, "standing.settings", w.standing.n_settings++);
+	SPOIL(STANDING, "standing.settings", w.standing.n_settings = 0);
+	SPOIL(STANDING, "standing.settings", w.standing.n_setting_rounds--);
+	SPOIL(STANDING, "standing.settings", w.values[SYNC_INTERVAL] = 0);
+	SPOIL(STANDING, "standing.settings", w.values[OUTER_LR] = NAN);
+	SPOIL(STANDING, "standing.settings", w.values[WIRE_CHUNK] = 66); /* no multiple of 4 */
+	SPOIL(STANDING, "standing.setting_rounds", w.rounds[RING_SETTING_COUNT - 1] = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.settings", w.standing.n_next_settings--);
+	SPOIL(STANDING, "standing.settings", w.standing.n_next_setting_rounds++);
+	SPOIL(STANDING, "standing.settings", w.next_values[METHOD] = METHOD_COUNT);
+	SPOIL(STANDING, "standing.setting_rounds", w.next_rounds[0] = CODEC_NUMBER_END);
+	SPOIL(STANDING, "standing.next_settings", w.standing.has_agreed = false);
+	SPOIL(STANDING, "payload", wire_payload_bytes = 4);
+}
+
+static void holding_out_of_bounds_is_refused(void **state)
+{
+	(void)state;
+	SPOIL(HOLDING, "holding.origin", w.holding.origin = MEMBER_COUNT_MAX);
+	SPOIL(HOLDING, "holding.layer_index", w.holding.layer_index = LAYER_COUNT_MAX);
+	SPOIL(HOLDING, "holding.number", w.holding.number = 0);
+	SPOIL(HOLDING, "holding.number", w.holding.number = CODEC_NUMBER_END);
+	SPOIL(HOLDING, "holding.since", w.holding.since = CODEC_NUMBER_END);
+	SPOIL(HOLDING, "holding.round", w.holding.round = CODEC_NUMBER_END);
+	SPOIL(HOLDING, "holding.is_nothing", (w.holding.is_nothing = true, w.holding.round = 1));
+	SPOIL(HOLDING, "holding.is_nothing", (w.holding.is_nothing = true, w.holding.since = 1));
+	SPOIL(HOLDING, "holding.is_nothing", (w.holding.is_nothing = true, w.holding.hash = 1));
 }
 
 /* ---- Whole frames ---- */
@@ -430,6 +498,8 @@ int main(void)
 		cmocka_unit_test(scalar_out_of_bounds_is_refused),
 		cmocka_unit_test(chunk_out_of_bounds_is_refused),
 		cmocka_unit_test(confirm_and_change_out_of_bounds_are_refused),
+		cmocka_unit_test(standing_out_of_bounds_is_refused),
+		cmocka_unit_test(holding_out_of_bounds_is_refused),
 		cmocka_unit_test(another_version_reads_as_a_refusal),
 		cmocka_unit_test(every_cut_of_a_frame_is_refused),
 		cmocka_unit_test(frames_larger_than_their_kind_are_refused),

@@ -24,6 +24,9 @@ static void commands_are_found_by_name_and_number(void **state)
 	assert_null(control_command_name(UINT32_MAX));
 	assert_true(control_command_changes(COMMAND_PAUSE));
 	assert_false(control_command_changes(COMMAND_STATUS));
+	assert_false(control_command_changes(COMMAND_VIEW));
+	assert_true(control_command_changes(COMMAND_LEAVE));
+	assert_true(control_command_changes(COMMAND_FORCE));
 	assert_false(control_command_changes(99));
 }
 
@@ -41,6 +44,7 @@ static void request_reads_back(void **state)
 	assert_int_equal(got.at_round, 30);
 	assert_true(got.dry_run);
 	assert_true(got.change == UINT64_MAX);
+	assert_false(got.force);
 	assert_int_equal(control_request_encode(&request, frame, bytes - 1, &bytes), EDIT_ERROR_FULL);
 	memset(request.setting, 's', CONTROL_SETTING_MAX);
 	memset(request.value, 'v', CONTROL_VALUE_MAX);
@@ -48,6 +52,18 @@ static void request_reads_back(void **state)
 	assert_int_equal(control_request_decode(frame, bytes, &got, &why), 0);
 	assert_int_equal(strlen(got.setting), CONTROL_SETTING_MAX);
 	assert_int_equal(strlen(got.value), CONTROL_VALUE_MAX);
+}
+
+static void forced_names_read_back(void **state)
+{
+	(void)state;
+	struct control_request request = {.command = COMMAND_FORCE, .value = "node-a node-c", .force = true}, got;
+	size_t bytes;
+	assert_int_equal(control_request_encode(&request, frame, sizeof(frame), &bytes), 0);
+	assert_int_equal(control_request_decode(frame, bytes, &got, &why), 0);
+	assert_int_equal(got.command, COMMAND_FORCE);
+	assert_string_equal(got.value, "node-a node-c");
+	assert_true(got.force);
 }
 
 /* What the daemon says to a request of the generated type. */
@@ -196,6 +212,44 @@ static void page_of_rounds_reads_back_and_a_cut_one_is_refused(void **state)
 	free(packed);
 }
 
+static void view_of_1024_members_reads_back_and_a_cut_one_is_refused(void **state)
+{
+	(void)state;
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	Edit__Control__View view = EDIT__CONTROL__VIEW__INIT;
+	Edit__Control__ViewMember member = EDIT__CONTROL__VIEW_MEMBER__INIT, *members[1024];
+	char *joiners[2] = {(char *)"e", (char *)"f"};
+	for (size_t i = 0; i < 1024; i++)
+		members[i] = &member;
+	member.name = (char *)"a";
+	member.holder = true;
+	view.number = UINT64_C(1) << 40;
+	view.members = members;
+	view.n_members = 1024;
+	view.joiners = joiners;
+	view.n_joiners = 2;
+	view.contradictions = 3;
+	reply.version = CONTROL_VERSION;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_VIEW;
+	reply.view = &view;
+	size_t bytes = edit__control__reply__get_packed_size(&reply);
+	unsigned char *packed = malloc(bytes);
+	edit__control__reply__pack(&reply, packed);
+	void *block;
+	const Edit__Control__Reply *got;
+	assert_int_equal(control_reply_decode(packed, bytes, &block, &got, &why), 0);
+	assert_true(got->view->number == UINT64_C(1) << 40);
+	assert_int_equal(got->view->n_members, 1024);
+	assert_string_equal(got->view->members[1023]->name, "a");
+	assert_true(got->view->members[1023]->holder);
+	assert_string_equal(got->view->joiners[1], "f");
+	assert_int_equal(got->view->contradictions, 3);
+	free(block);
+	for (size_t cut = 1; cut < 40; cut++)
+		assert_int_equal(control_reply_decode(packed, bytes - cut, &block, &got, &why), EDIT_ERROR_MALFORMED);
+	free(packed);
+}
+
 static void replies_of_another_version_or_with_escapes_are_refused(void **state)
 {
 	(void)state;
@@ -238,10 +292,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(commands_are_found_by_name_and_number),
 		cmocka_unit_test(request_reads_back),
+		cmocka_unit_test(forced_names_read_back),
 		cmocka_unit_test(bad_requests_are_told),
 		cmocka_unit_test(frames_that_are_no_requests_are_refused),
 		cmocka_unit_test(reply_reads_back_and_is_one_block),
 		cmocka_unit_test(page_of_rounds_reads_back_and_a_cut_one_is_refused),
+		cmocka_unit_test(view_of_1024_members_reads_back_and_a_cut_one_is_refused),
 		cmocka_unit_test(replies_of_another_version_or_with_escapes_are_refused),
 		cmocka_unit_test(a_million_peers_in_a_reply_are_refused),
 	};

@@ -68,7 +68,7 @@ static const char *name_of(uint32_t member)
 static struct decree word(const struct assembly *world, uint32_t from, enum decree_kind kind, uint64_t view, uint64_t ballot)
 {
 	return (struct decree){.kind = kind, .sender = name_of(from),
-			.incarnation = world->delegates[from].council.config.self.incarnation, .disk = 9000 + from,
+			.incarnation = world->delegates[from].council.config.self.incarnation, .disk = 9000 + from, .fingerprint = 1,
 			       .view = view, .ballot = ballot};
 }
 
@@ -422,6 +422,70 @@ static void member_that_was_dropped_comes_back_at_the_end(void **state)
 	end(world);
 }
 
+static void member_without_a_worker_votes_and_is_not_seated(void **state)
+{
+	(void)state;
+	struct assembly *world = begin(4);
+	assembly_crash(world, C);
+	assembly_ready(world, C, 0);
+	assembly_start(world, C);
+	run(world, 5 * SECOND);
+	assert_views(world, "Abd Abd - Abd");
+	assembly_crash(world, D); /* a majority of three */
+	run(world, 5 * SECOND);
+	assert_views(world, "Ab Ab - -");
+	assembly_ready(world, C, 1);
+	run(world, 5 * SECOND);
+	assert_views(world, "Abc Abc Abc -");
+	end(world);
+}
+
+static void vote_of_a_member_without_a_worker_counts(void **state)
+{
+	(void)state;
+	struct assembly *world = begin(3);
+	assembly_crash(world, B);
+	assembly_crash(world, C);
+	assembly_ready(world, B, 0);
+	assembly_start(world, B);
+	run(world, 5 * SECOND);
+	assert_views(world, "A - -");
+	end(world);
+}
+
+static void who_trains_something_else_is_refused(void **state)
+{
+	(void)state;
+	struct assembly *world = begin(3);
+	assembly_ready(world, D, 2);
+	assembly_start(world, D);
+	run(world, 5 * SECOND);
+	assert_views(world, "Abc Abc Abc -");
+	assert_int_equal(world->highest, 1);
+	assert_int_equal(world->delegates[D].last_refusal, DECREE_REFUSAL_OTHER);
+	end(world);
+}
+
+static void all_that_restart_come_together_in_one_view(void **state)
+{
+	(void)state;
+	struct assembly *world = begin(4);
+	for (uint32_t member = A; member <= D; member++) {
+		assembly_crash(world, member);
+		assembly_ready(world, member, 0);
+	}
+	for (uint32_t member = A; member <= D; member++)
+		assembly_start(world, member);
+	for (uint32_t member = A; member <= D; member++) {
+		run(world, SECOND / 4); /* their workers come one after the other */
+		assembly_ready(world, member, 1);
+	}
+	run(world, 10 * SECOND);
+	assert_views(world, "Abcd Abcd Abcd Abcd");
+	assert_int_equal(world->highest, 2);
+	end(world);
+}
+
 /* ---- Order ---- */
 
 static void cut_between_two_ring_neighbours_gives_another_order(void **state)
@@ -582,6 +646,10 @@ int main(void)
 		cmocka_unit_test(restart_before_view_1_is_complete_is_no_change),
 		cmocka_unit_test(restart_after_view_1_was_complete_takes_the_same_seat_in_a_new_view),
 		cmocka_unit_test(member_that_was_dropped_comes_back_at_the_end),
+		cmocka_unit_test(member_without_a_worker_votes_and_is_not_seated),
+		cmocka_unit_test(vote_of_a_member_without_a_worker_counts),
+		cmocka_unit_test(who_trains_something_else_is_refused),
+		cmocka_unit_test(all_that_restart_come_together_in_one_view),
 		cmocka_unit_test(cut_between_two_ring_neighbours_gives_another_order),
 		cmocka_unit_test(where_no_order_helps_the_last_of_a_bad_pair_goes),
 		cmocka_unit_test(order_that_has_failed_is_not_tried_again_at_once),

@@ -45,7 +45,7 @@ static int set_up(void **state)
 	memcpy(f->other_seats, f->seats, sizeof f->seats);
 	f->next = (struct roster){.number = 2, .count = 3, .fanout = 3, .seats = f->other_seats};
 	const struct council_config config = {.self = seat("b", 77), .list = &f->list, .capacity = CAPACITY, .patience_us = 1000,
-					      .gather_us = 500000, .rank_us = 50000};
+					      .gather_us = 500000, .rank_us = 50000, .fingerprint = 1};
 	f->block = aligned_alloc(64, council_size(CAPACITY));
 	f->seating = aligned_alloc(64, seating_size(CAPACITY));
 	council_init(&f->council, f->block, &config);
@@ -212,7 +212,7 @@ static void vote_that_cannot_be_is_refused(void **state)
 static void say_join(struct fixture *f, const char *name)
 {
 	const struct seat joiner = seat(name, 5);
-	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .disk = 6, .view = 1,
+	struct decree join = {.kind = DECREE_JOIN, .sender = joiner.name, .incarnation = 5, .disk = 6, .view = 1, .fingerprint = 1,
 			.address = joiner.address};
 	step(f, COUNCIL_EVENT_DECREE, &join);
 }
@@ -295,7 +295,7 @@ static void doubts_about_strangers_and_oneself_are_ignored(void **state)
 
 static struct opinion present(uint64_t incarnation)
 {
-	return (struct opinion){.is_present = true, .incarnation = incarnation};
+	return (struct opinion){.is_present = true, .is_ready = true, .incarnation = incarnation};
 }
 
 static void doubt(struct opinion *opinions, uint32_t one, uint32_t other)

@@ -59,6 +59,30 @@ static void words_of_set_that_cannot_be_sent_are_refused(void **state)
 	assert_int_equal(count, 77);
 }
 
+static void names_of_force_are_joined_up_to_what_can_be_sent(void **state)
+{
+	char longest[CONTROL_VALUE_MAX + 1];
+	const char *const names[] = {"node-a", "c"};
+	const char *const bad[] = {"", "a b"};
+	const char *full[] = {"a", longest + 2}, *over[] = {"a", longest + 1};
+	struct control_request request = {.value = "before"};
+	struct line why;
+	(void)state;
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	assert_int_equal(request_put_names(&request, names, 2, &why), 0);
+	assert_string_equal(request.value, "node-a c");
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(request_put_names(&request, &bad[i], 1, &why), EDIT_ERROR_INVALID);
+		assert_non_null(strstr(why.text, "is not the name of a member"));
+	}
+	assert_int_equal(request_put_names(&request, over, 2, &why), EDIT_ERROR_INVALID);
+	assert_string_equal(why.text, "2 names take 256 bytes with the blanks between them, at most 255 can be sent");
+	assert_string_equal(request.value, "node-a c");
+	assert_int_equal(request_put_names(&request, full, 2, &why), 0);
+	assert_int_equal(strlen(request.value), CONTROL_VALUE_MAX);
+}
+
 static void numbers_of_the_command_line_are_checked_whole(void **state)
 {
 	double s = -1;
@@ -136,6 +160,15 @@ static void command_lines_that_make_no_sense_exit_2(void **state)
 		{"keygen", "a", "--watch", NULL},
 		{"status", "--out", "/x", NULL},
 		{"status", "--force", NULL},
+		{"view", "x", NULL},
+		{"view", "--force", NULL},
+		{"leave", "x", NULL},
+		{"leave", "--wait", NULL},
+		{"leave", "--force", NULL},
+		{"leave", "--watch", NULL},
+		{"force", NULL},
+		{"force", "a", "--wait", NULL},
+		{"force", "a", "--timeout", "3", NULL},
 		{"status", "--host", "tcp://a:1", NULL},
 		{"status", "--host", "tcp://a:1", "--key", "/x", NULL},
 	};
@@ -205,6 +238,25 @@ static void trace_takes_its_options_and_no_others_do(void **state)
 			assert_false(verb_has(&verbs[i], VERB_WATCH));
 	}
 	assert_true(verb_has(verb_find("peers"), VERB_WATCH));
+}
+
+static void leave_takes_a_time_and_force_its_own_name(void **state)
+{
+	char *leave[] = {(char *)"editctl", (char *)"leave", (char *)"--timeout", (char *)"3", NULL};
+	char *force[] = {(char *)"editctl", (char *)"force", (char *)"b", (char *)"--force", (char *)"a", NULL};
+	char *view[] = {(char *)"editctl", (char *)"view", (char *)"--watch=2", NULL};
+	struct arguments arguments;
+	(void)state;
+	arguments_parse(4, leave, &arguments);
+	assert_int_equal(arguments.verb->command, COMMAND_LEAVE);
+	assert_true(arguments.limit_s == 3);
+	arguments_parse(5, force, &arguments);
+	assert_int_equal(arguments.verb->command, COMMAND_FORCE);
+	assert_true(arguments.force);
+	assert_int_equal(arguments.word_count, 2);
+	assert_string_equal(arguments.words[1], "a");
+	arguments_parse(3, view, &arguments);
+	assert_true(arguments.watch);
 }
 
 static void watch_takes_no_word_that_is_not_a_number(void **state)
@@ -348,11 +400,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_of_set_are_read_in_both_forms),
 		cmocka_unit_test(words_of_set_that_cannot_be_sent_are_refused),
+		cmocka_unit_test(names_of_force_are_joined_up_to_what_can_be_sent),
 		cmocka_unit_test(numbers_of_the_command_line_are_checked_whole),
 		cmocka_unit_test(command_lines_that_make_no_sense_exit_2),
 		cmocka_unit_test(command_lines_are_read_in_any_order),
 		cmocka_unit_test(host_is_asked_unless_a_socket_is_named_after_it),
 		cmocka_unit_test(trace_takes_its_options_and_no_others_do),
+		cmocka_unit_test(leave_takes_a_time_and_force_its_own_name),
 		cmocka_unit_test(watch_takes_no_word_that_is_not_a_number),
 		cmocka_unit_test(socket_comes_from_option_then_environment_then_default),
 		IN_FOLDER(missing_socket_says_what_to_start),

@@ -301,6 +301,33 @@ static void status_tells_the_place_in_a_mesh_and_what_to_do(void **state)
 	free(page.text);
 }
 
+static void status_tells_the_view_and_who_of_it_is_heard(void **state)
+{
+	Edit__Control__Status status = EDIT__CONTROL__STATUS__INIT;
+	struct page page;
+	(void)state;
+	status.view = 3;
+	status.columns = 1;
+	status.view_members = 4;
+	status.members_heard = 3;
+	status.member_count = 5; /* of the view that it trains in */
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_non_null(strstr(page.text, "\nmembers     view 3, 3 of 4 members heard\n"));
+	free(page.text);
+	status.columns = 2; /* of a mesh no node hears all */
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_null(strstr(page.text, "members heard"));
+	free(page.text);
+	status.columns = 1;
+	status.view = 0; /* of a daemon that knows of no views */
+	render_status(page_begin(&page), &status, false);
+	fclose(page.out);
+	assert_null(strstr(page.text, "members heard"));
+	free(page.text);
+}
+
 static void peers_tell_the_mates_below(void **state)
 {
 	Edit__Control__Peer mates[2], *mate_list[2] = {&mates[0], &mates[1]};
@@ -482,6 +509,7 @@ int main(void)
 		cmocka_unit_test(penalties_mark_what_is_left_out),
 		cmocka_unit_test(status_names_what_is_exchanged),
 		cmocka_unit_test(status_tells_the_place_in_a_mesh_and_what_to_do),
+		cmocka_unit_test(status_tells_the_view_and_who_of_it_is_heard),
 		cmocka_unit_test(peers_tell_the_mates_below),
 		cmocka_unit_test(mesh_is_drawn_row_by_row),
 		cmocka_unit_test(mesh_that_is_too_wide_is_not_drawn),

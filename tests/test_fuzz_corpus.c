@@ -85,7 +85,10 @@ static void files_replay(void **state)
 static void corpus_has_a_good_message_of_every_kind(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"hello", "refuse", "heartbeat", "roll", "record", "chunk", "confirm", "change"};
+	static const char *const names[] = {"hello", "refuse", "heartbeat", "roll", "record", "scalar", "chunk", "heal",
+					   "confirm", "change", "standing", "holding", "holding-nothing",
+					   "decree-prepare", "decree-promise", "decree-decided", "decree-join", "decree-refused"};
+	bool is_there[MESSAGE_KIND_END] = {false};
 	struct codec *codec = codec_init(aligned_alloc(16, codec_size()));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		char path[128];
@@ -98,10 +101,13 @@ static void corpus_has_a_good_message_of_every_kind(void **state)
 		fclose(file);
 		struct message message;
 		const char *what = "";
-		size_t payload_bytes = !strcmp(names[i], "chunk") ? sizeof(payload) : 0;
+		size_t payload_bytes = !strcmp(names[i], "chunk") || !strcmp(names[i], "heal") ? sizeof(payload) : 0;
 		if (codec_decode(codec, bytes, size, payload, payload_bytes, &message, &what))
 			fail_msg("%s: refused because of %s (make corpus writes it anew)", path, what);
+		is_there[message.kind] = true;
 	}
+	for (int kind = MESSAGE_HELLO; kind < MESSAGE_KIND_END; kind++)
+		assert_true(is_there[kind]);
 	free(codec);
 }
 

@@ -17,6 +17,7 @@
 enum { A, B, C, TOOL, OTHER, PAIRS };
 
 static struct { char public_key[KEY_BYTES], secret_key[KEY_BYTES]; } pairs[PAIRS];
+static const char *const names[] = {"a", "b", "c"};
 static struct line why;
 
 static void write_public(const char *name, int pair, const char *rights)
@@ -82,10 +83,14 @@ static void members_are_known_by_their_keys(void **state)
 	assert_true(keyring.has_keys);
 	assert_string_equal(keyring.public_key, pairs[A].public_key);
 	assert_int_equal(keyring.member_count, 3);
-	for (uint32_t rank = 0; rank < 3; rank++)
-		assert_int_equal(keyring_member(&keyring, pairs[rank].public_key), rank);
-	assert_int_equal(keyring_member(&keyring, pairs[OTHER].public_key), 3);
-	assert_int_equal(keyring_member(&keyring, ""), 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_string_equal(keyring_member(&keyring, pairs[i].public_key), names[i]);
+		assert_string_equal(keyring_key(&keyring, names[i]), pairs[i].public_key);
+	}
+	assert_null(keyring_member(&keyring, pairs[OTHER].public_key));
+	assert_null(keyring_member(&keyring, ""));
+	assert_null(keyring_key(&keyring, "d"));
+	assert_null(keyring_key(&keyring, ""));
 	assert_null(keyring_client(&keyring, pairs[B].public_key));
 	keyring_close(&keyring);
 }
@@ -97,8 +102,32 @@ static void ring_without_encryption_needs_no_key(void **state)
 	assert_int_equal(open_keyring("curve = no\nplain = anywhere", &keyring), 0);
 	assert_false(keyring.has_keys);
 	assert_int_equal(keyring.member_count, 0);
-	assert_int_equal(keyring_member(&keyring, ""), 0);
+	assert_null(keyring_member(&keyring, ""));
 	keyring_close(&keyring);
+}
+
+static void keys_of_members_that_are_not_in_the_list_are_known_too(void **state)
+{
+	(void)state;
+	struct keyring keyring;
+	write_public("keys/later.pub", OTHER, "");
+	scratch_write("keys/later.pub.old", "x", 1);
+	assert_int_equal(open_keyring("", &keyring), 0);
+	assert_int_equal(keyring.member_count, 4);
+	assert_string_equal(keyring_member(&keyring, pairs[OTHER].public_key), "later");
+	assert_string_equal(keyring_key(&keyring, "later"), pairs[OTHER].public_key);
+	keyring_close(&keyring);
+	write_public("keys/later.pub", B, "");
+	refuses("", "keys/later.pub", "the same key as that of b");
+	write_public("keys/later.pub", A, "");
+	refuses("", "keys/later.pub", "the same key as that of a");
+	scratch_write("keys/later.pub", "", 0);
+	refuses("", "keys/later.pub", "no key in it");
+	scratch_unlink("keys/later.pub");
+	write_public("keys/Later.pub", OTHER, "");
+	refuses("", "keys/Later.pub", "not a name, expected 1 to 63 of [a-z0-9-] and .pub");
+	scratch_unlink("keys/Later.pub");
+	scratch_unlink("keys/later.pub.old");
 }
 
 static void member_whose_key_is_missing_is_named(void **state)
@@ -180,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(members_are_known_by_their_keys),
 		cmocka_unit_test(ring_without_encryption_needs_no_key),
+		cmocka_unit_test(keys_of_members_that_are_not_in_the_list_are_known_too),
 		cmocka_unit_test(member_whose_key_is_missing_is_named),
 		cmocka_unit_test(secret_key_that_is_missing_or_open_is_refused),
 		cmocka_unit_test(keys_that_do_not_belong_together_are_refused),

@@ -263,7 +263,11 @@ static void gradients_go_on_after_a_restart_with_a_round_of_alignment(void **sta
 	lab_restart(lab, (const bool[]){false, false});
 	lab_gather(lab);
 	assert_all_told(lab, 1, false);
+	lab->members[0].done = 7;
+	lab->members[1].done = 32;
 	tiny_offer(lab, (const float[]){-2.0f, 0.0f}); /* one had stepped */
+	for (size_t n = 0; n < 2; n++)
+		assert_int_equal(lab->members[n].step, 42); /* both, at one learning rate */
 	tiny_assert_rounds(lab, 2);
 	tiny_assert_anchors(lab, -1.0);
 	assert_all_told(lab, SCHEDULE_LATER, true);

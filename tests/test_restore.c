@@ -23,7 +23,7 @@ static struct owned_run owned;
 static void end_round(struct run *run)
 {
 	struct segment_header *header = run->segment.header;
-	struct state_run record = run->state.head->run;
+	struct state_run record = *run->state.run;
 	for (size_t i = 0; i < 2; i++) {
 		const struct detector detector = {.count = 4, .mean = 0.1 + (double)i, .var = 1e-3, .streak = 1, .interval = 10};
 		float *inner = segment_inner(&run->segment, i);
@@ -33,7 +33,7 @@ static void end_round(struct run *run)
 			run->layers[i].momentum[k] = (float)k / 3;
 		atomic_store(&run->segment.layers[i].begun_step, STEP);
 		atomic_store(&run->segment.layers[i].ended_step, STEP);
-		state_commit_layer(&run->state, i, ROUND, &detector);
+		state_commit_layer(&run->state, i, ROUND, 3, &detector);
 	}
 	atomic_store(&header->step, STEP);
 	atomic_store(&header->offered_step, STEP);
@@ -110,9 +110,9 @@ static void expect_numbers(const struct run *run, bool has_inner)
 		assert_false(segment_is_torn(&run->segment, i));
 		assert_int_equal(atomic_load(&run->segment.layers[i].round), ROUND);
 	}
-	assert_int_equal(run->state.head->run.round, ROUND);
-	assert_int_equal(run->state.head->run.sync_us, 99);
-	assert_memory_equal(&run->state.head->run.settings, &owned.run.state.head->run.settings, sizeof(struct ring_settings));
+	assert_int_equal(run->state.run->round, ROUND);
+	assert_int_equal(run->state.run->sync_us, 99);
+	assert_memory_equal(&run->state.run->settings, &owned.run.state.run->settings, sizeof(struct ring_settings));
 }
 
 static void checkpoint_comes_back_to_the_bit(void **state)
@@ -128,7 +128,7 @@ static void checkpoint_comes_back_to_the_bit(void **state)
 	const struct segment_header *header = run.segment.header;
 	assert_int_equal(atomic_load(&header->step), STEP);
 	assert_int_equal(atomic_load(&header->offered_step), STEP);
-	assert_int_equal(run.state.head->run.offer_step, STEP);
+	assert_int_equal(run.state.run->offer_step, STEP);
 	assert_int_equal(atomic_load(&header->tokens), 1234);
 	assert_int_equal(atomic_load(&header->inner_step), 20);
 	assert_int_equal(atomic_load(&header->initialised), 1);

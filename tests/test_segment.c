@@ -102,6 +102,7 @@ static void words_lie_where_the_document_says(void **state)
 	assert_int_equal(offsetof(struct segment_header, inner_step), 256);
 	assert_int_equal(offsetof(struct segment_header, sum), 160);
 	assert_int_equal(offsetof(struct segment_header, summed), 176);
+	assert_int_equal(offsetof(struct segment_header, lead), 184);
 	assert_int_equal(offsetof(struct segment_header, sums), 288);
 	assert_int_equal(offsetof(struct segment_header, calls), 320);
 	assert_int_equal(sizeof(struct segment_call), 64);

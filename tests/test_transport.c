@@ -58,11 +58,13 @@ static int make_keys(void **state)
 			return -1;
 	for (uint32_t i = 0; i < MEMBERS; i++) {
 		keyrings[i] = (struct keyring){.has_keys = true, .member_count = MEMBERS,
-					       .member_keys = malloc(sizeof *keyrings[i].member_keys * MEMBERS)};
+					       .members = calloc(MEMBERS, sizeof *keyrings[i].members)};
 		memcpy(keyrings[i].public_key, own[i].public_key, KEY_BYTES);
 		memcpy(keyrings[i].secret_key, own[i].secret_key, KEY_BYTES);
-		for (uint32_t j = 0; j < MEMBERS; j++)
-			memcpy(keyrings[i].member_keys[j], own[j].public_key, KEY_BYTES);
+		for (uint32_t j = 0; j < MEMBERS; j++) {
+			strcpy(keyrings[i].members[j].name, names[j]);
+			memcpy(keyrings[i].members[j].key, own[j].public_key, KEY_BYTES);
+		}
 	}
 	return find_addresses(state);
 }
@@ -91,8 +93,9 @@ static struct transport *open_as(uint32_t rank, const char *to_row, const struct
 	char text[256] = "";
 	uint32_t column = rank ^ 2, row = rank ^ 1;
 	struct transport_config config = {.listen = addresses[rank], .shard_listen = rank == B ? addresses[OTHER] : NULL,
-					  .rank = rank, .member_count = MEMBERS, .names = names, .neighbour_count = 2,
-					  .neighbours = {{column, addresses[column]}, {row, to_row}}, .is_mesh = true,
+					  .name = names[rank], .is_mesh = true,
+					  .view = {.number = VIEW_FIRST, .rank = rank, .member_count = MEMBERS, .names = names,
+						   .neighbour_count = 2, .neighbours = {{column, addresses[column]}, {row, to_row}}},
 					  .incarnation = 100 + rank, .keyring = keys, .is_encrypted = keys->member_count > 0};
 	struct transport *transport = NULL;
 	assert_int_equal(transport_open(&config, &transport, text, sizeof text), 0);
@@ -310,13 +313,13 @@ static void key_that_the_neighbour_does_not_know_is_refused_until_it_does(void *
 	(void)state;
 	char right[KEY_BYTES];
 	struct transport *b = open_member(B, addresses[A]);
-	memcpy(right, keyrings[B].member_keys[A], KEY_BYTES);
-	memcpy(keyrings[B].member_keys[A], keyrings[C].public_key, KEY_BYTES);
+	memcpy(right, keyrings[B].members[A].key, KEY_BYTES);
+	memcpy(keyrings[B].members[A].key, keyrings[C].public_key, KEY_BYTES);
 	struct transport *a = open_member(A, addresses[B]);
 	await_trouble(a, "key-refused");
 	assert_true(counts_of(b).keys_refused >= 1); /* it has counted before it refused */
 	/* It is asked again, so what is put right there is found out here. */
-	memcpy(keyrings[B].member_keys[A], right, KEY_BYTES);
+	memcpy(keyrings[B].members[A].key, right, KEY_BYTES);
 	transport_rekey(b);
 	say(a, A, B, MESSAGE_HELLO);
 	hear(b, A, MESSAGE_HELLO);
@@ -330,13 +333,13 @@ static void neighbour_with_another_key_than_expected_is_told_from_a_silent_one(v
 	(void)state;
 	char right[KEY_BYTES];
 	struct transport *b = open_member(B, addresses[A]);
-	memcpy(right, keyrings[A].member_keys[B], KEY_BYTES);
-	memcpy(keyrings[A].member_keys[B], keyrings[C].public_key, KEY_BYTES);
+	memcpy(right, keyrings[A].members[B].key, KEY_BYTES);
+	memcpy(keyrings[A].members[B].key, keyrings[C].public_key, KEY_BYTES);
 	struct transport *a = open_member(A, addresses[B]);
 	await_trouble(a, "wrong-key");
 	assert_true(counts_of(b).handshakes_failed >= 1);
 	assert_int_equal(counts_of(b).keys_refused, 0);
-	memcpy(keyrings[A].member_keys[B], right, KEY_BYTES);
+	memcpy(keyrings[A].members[B].key, right, KEY_BYTES);
 	transport_rekey(a);
 	say(a, A, B, MESSAGE_HELLO);
 	hear(b, A, MESSAGE_HELLO);

@@ -138,8 +138,8 @@ static void proposals_digest_ignores_order_and_names_the_set(void **state)
 	(void)state;
 	struct proposals x, y;
 	void *bx = malloc(proposals_size(4)), *by = malloc(proposals_size(4));
-	proposals_init(&x, bx, 0, 4);
-	proposals_init(&y, by, 1, 4);
+	proposals_init(&x, bx, 0, 4, VIEW_FIRST);
+	proposals_init(&y, by, 1, 4, VIEW_FIRST);
 	struct change one = {.id = UINT64_C(1) << 32 | 1, .kind = CHANGE_PAUSE}, two = {.id = UINT64_C(2) << 32 | 1, .kind = CHANGE_PAUSE};
 	struct change bound = {.id = UINT64_C(3) << 32 | 1, .kind = CHANGE_PAUSE, .at_round = 9};
 	assert_int_equal(proposals_digest(&x, 5), 0);
@@ -170,7 +170,7 @@ static void member_may_have_only_so_many_open_proposals(void **state)
 	(void)state;
 	struct proposals p;
 	void *block = malloc(proposals_size(2));
-	proposals_init(&p, block, 1, 2);
+	proposals_init(&p, block, 1, 2, VIEW_FIRST);
 	for (int i = 0; i <= PROPOSAL_EACH_MAX; i++) {
 		struct change change = {.id = proposals_next_id(&p), .kind = CHANGE_PAUSE};
 		assert_int_equal(proposal_origin(&change), 1);

@@ -236,6 +236,25 @@ unsigned edit_worker_count(const struct edit_worker *worker)
 	return worker->is_attached ? worker->segment.header->member_count : 1;
 }
 
+uint64_t edit_worker_lead(const struct edit_worker *worker)
+{
+	return worker->is_attached ? atomic_load(&worker->segment.header->lead) : 0;
+}
+
+int edit_worker_moved(const struct edit_worker *worker, unsigned *rank, unsigned *count)
+{
+	if (!worker->is_attached)
+		return 0;
+	const struct segment_header *header = worker->segment.header;
+	uint32_t count_now = atomic_load(&header->member_count), rank_now = atomic_load(&header->member_rank);
+	/* They are two words: half of a change is none yet. */
+	if (rank_now >= count_now || count_now != atomic_load(&header->member_count) || (rank_now == *rank && count_now == *count))
+		return 0;
+	*rank = rank_now;
+	*count = count_now;
+	return 1;
+}
+
 uint64_t edit_worker_step(const struct edit_worker *worker)
 {
 	return worker->is_attached ? atomic_load_explicit(&worker->segment.header->step, memory_order_relaxed) : 0;

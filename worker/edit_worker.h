@@ -81,6 +81,11 @@ int edit_worker_is_resumed(const struct edit_worker *worker);
 /* This member's place in the ring: rank in [0, count). */
 unsigned edit_worker_rank(const struct edit_worker *worker);
 unsigned edit_worker_count(const struct edit_worker *worker);
+/* Steps that the run is ahead of this worker, which joined later or has lost some: to be added to the number of a step where a learning
+ * rate follows from it. Members that average gradients must have the same rate. Changes only while the worker has no layer. */
+uint64_t edit_worker_lead(const struct edit_worker *worker);
+/* Members come and go: 1 if the place is another one than *rank of *count, which then become what it is; else 0. */
+int edit_worker_moved(const struct edit_worker *worker, unsigned *rank, unsigned *count);
 /* Local steps done since the run began: data position and schedule follow from it. */
 uint64_t edit_worker_step(const struct edit_worker *worker);
 /* Completed rounds. */

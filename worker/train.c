@@ -110,7 +110,7 @@ static int apply_gradient(struct training *training, uint64_t begun_us)
 	const struct train_options *options = training->options;
 	uint64_t number = training->step + 1;
 	double factor;
-	training->rate = schedule_rate(&options->schedule, training->step);
+	training->rate = schedule_rate(&options->schedule, training->step + edit_worker_lead(training->member->worker));
 	/* Every change that AdamW makes is proportional to the rate, so this moves theta that many times as far. */
 	if (drill_is_on(options->drills, options->drill_count, DRILL_SCALE, number, &factor))
 		say(SAY_NOTICE, "drill: step %" PRIu64 " moves %g times as far", number, factor);
@@ -155,6 +155,20 @@ static void say_progress(struct training *training)
 	training->said_wait_us = wait_us;
 }
 
+/* Takes up the part of the data that is this member's now. */
+static void move(struct training *training)
+{
+	struct corpus_part part = training->part;
+	char why[COMPLAINT_MAX];
+	if (!edit_worker_moved(training->member->worker, &part.rank, &part.count))
+		return;
+	/* With more members than samples it goes on with those that it has. */
+	if (corpus_part_check(training->corpus, &part, why, sizeof(why)) != 0)
+		return;
+	training->part = part;
+	say(SAY_NOTICE, "member %" PRIu32 " of %" PRIu32 " from step %" PRIu64 " on", part.rank + 1, part.count, training->step);
+}
+
 /* Steps until the last one, a stop or a failure. Result of libedit-worker. */
 static int loop(struct training *training)
 {
@@ -165,6 +179,7 @@ static int loop(struct training *training)
 	training->said_wait_us = edit_worker_wait_us(worker);
 	while (training->step < options->step_count) {
 		uint64_t begun_us = now_us();
+		move(training);
 		int result = compute_gradient(training);
 		if (result)
 			return result;

@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/decree.h"
 #include "proto/codec.h"
+#include "proto/control.pb-c.h"
 #include "proto/control_codec.h"
 #include "proto/safetensors.h"
 #include "proto/segment.h"
@@ -27,25 +29,59 @@ static void file_write(const char *target, const char *name, const void *bytes, 
 	}
 }
 
-static void message_write(const char *name, struct message message)
+static void frame_write(const char *name, const struct message *message)
 {
 	static unsigned char frame[CODEC_FRAME_MAX];
 	static struct codec *codec;
 	size_t size;
 	codec = codec ? codec : codec_init(aligned_alloc(16, codec_size()));
+	CHECK(codec_encode(codec, message, frame, sizeof(frame), &size) == 0);
+	file_write("codec", name, frame, size);
+}
+
+static void message_write(const char *name, struct message message)
+{
 	message.from = 1;
 	message.incarnation = 0x1234567890abcdef;
 	message.receiver = 0xfedcba0987654321;
 	message.view = 1;
 	message.sequence = 300;
-	CHECK(codec_encode(codec, &message, frame, sizeof(frame), &size) == 0);
-	file_write("codec", name, frame, size);
+	frame_write(name, &message);
+}
+
+static void decrees_write(void)
+{
+	static const char *const names[DECREE_KIND_END] = {
+		[DECREE_PREPARE] = "decree-prepare", [DECREE_PROMISE] = "decree-promise", [DECREE_DECIDED] = "decree-decided",
+		[DECREE_JOIN] = "decree-join", [DECREE_REFUSED] = "decree-refused"};
+	static struct seat seats[3];
+	CHECK(seat_make("node-a", "tcp://10.0.0.1:4711", 11, 21, &seats[0]) == 0);
+	CHECK(seat_make("node-b", "tcp://10.0.0.2:4711", 12, 22, &seats[1]) == 0);
+	CHECK(seat_make("node-c", "tcp://[fd00::3]:4711", 0, 0, &seats[2]) == 0);
+	for (int kind = 0; kind < DECREE_KIND_END; kind++) {
+		struct decree decree = {.kind = (enum decree_kind)kind, .sender = seats[0].name, .incarnation = 11, .disk = 21,
+					.receiver = seats[1].name, .view = 4, .ballot = ballot_make(3, 0)};
+		struct message message = {.kind = MESSAGE_DECREE, .incarnation = 0x1234567890abcdef, .decree = &decree};
+		if (kind == DECREE_PROMISE || kind == DECREE_DECIDED)
+			decree.roster = (struct roster){.number = 5, .count = 3, .holder = 1, .fanout = 3, .seats = seats};
+		decree.view += kind == DECREE_DECIDED;
+		decree.accepted_ballot = kind == DECREE_PROMISE ? ballot_make(2, 1) : 0;
+		decree.doubt_count = kind == DECREE_PROMISE ? 2 : 0;
+		decree.relay = kind == DECREE_PROMISE ? seats[2].name : NULL;
+		decree.address = kind == DECREE_JOIN ? seats[0].address : NULL;
+		decree.refusal = kind == DECREE_REFUSED ? DECREE_REFUSAL_FULL : 0;
+		if (names[kind])
+			frame_write(names[kind], &message);
+	}
 }
 
 static void messages_write(void)
 {
 	static const struct fact facts[] = {{"hidden_size", "128"}, {"layer 0", "embedding 32768"}, {"run", "demo"}};
 	static const float payload[16];
+	struct standing standing = {.origin = 1, .since = 4, .ready_in = 0x16, .round = 6, .settings = ring_settings_standard(),
+				    .next_settings = ring_settings_standard(), .pause_round = 2, .resume_round = 2,
+				    .checkpoint_round = 5, .taken_round = 7, .taken = 77, .has_offered = true, .has_agreed = true};
 	message_write("hello", (struct message){.kind = MESSAGE_HELLO,
 						.hello = {.name = "node-a", .facts = facts, .fact_count = 3}});
 	message_write("refuse", (struct message){.kind = MESSAGE_REFUSE, .refuse = {.reason = REFUSAL_FACT, .fact_index = 2}});
@@ -65,6 +101,16 @@ static void messages_write(void)
 	message_write("chunk", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
 						.chunk = {.round = 6, .layer_index = 2, .phase = PHASE_GATHER, .shard = 1,
 							  .offset = 65536, .count = 16, .square_norm = 0.25}});
+	message_write("heal", (struct message){.kind = MESSAGE_CHUNK, .payload = payload, .payload_bytes = sizeof(payload),
+					       .chunk = {.round = 6, .layer_index = 2, .phase = PHASE_HEAL, .shard = HEAL_MOMENTUM,
+							 .offset = 65536, .count = 16}});
+	standing.next_settings.value[SYNC_INTERVAL] = 20;
+	message_write("standing", (struct message){.kind = MESSAGE_STANDING, .standing = &standing});
+	message_write("holding", (struct message){.kind = MESSAGE_HOLDING,
+						  .holding = {.origin = 1, .layer_index = 2, .number = 3, .since = 4, .round = 6,
+							      .hash = 99, .is_rolled_back = true}});
+	message_write("holding-nothing", (struct message){.kind = MESSAGE_HOLDING,
+							  .holding = {.origin = 1, .layer_index = 2, .number = 1, .is_nothing = true}});
 	message_write("confirm", (struct message){.kind = MESSAGE_CONFIRM,
 						  .confirm = {.round = 6, .layer_index = 2, .origin = 1, .hash = 99}});
 	message_write("change", (struct message){.kind = MESSAGE_CHANGE,
@@ -110,10 +156,38 @@ static void crafted_write(void)
 static void request_write(enum command command, const char *name)
 {
 	struct control_request request = {.command = command, .setting = "sync.interval", .value = "20", .at_round = 7};
+	if (command == COMMAND_FORCE)
+		request = (struct control_request){.command = command, .value = "node-a node-c", .force = true};
 	unsigned char frame[CONTROL_REQUEST_MAX];
 	size_t size;
 	CHECK(control_request_encode(&request, frame, sizeof(frame), &size) == 0);
 	file_write("control", name, frame, size);
+}
+
+/* A reply, of which clients must make no more than it is. */
+static void view_write(void)
+{
+	Edit__Control__Reply reply = EDIT__CONTROL__REPLY__INIT;
+	Edit__Control__View view = EDIT__CONTROL__VIEW__INIT;
+	Edit__Control__ViewMember member = EDIT__CONTROL__VIEW_MEMBER__INIT, *members[2] = {&member, &member};
+	char *joiner = (char *)"node-c";
+	unsigned char frame[256];
+	member.name = (char *)"node-a";
+	member.state = (char *)"live";
+	member.holder = true;
+	view.number = 3;
+	view.members = members;
+	view.n_members = 2;
+	view.joiners = &joiner;
+	view.n_joiners = 1;
+	reply.version = CONTROL_VERSION;
+	reply.body_case = EDIT__CONTROL__REPLY__BODY_VIEW;
+	reply.view = &view;
+	size_t size = edit__control__reply__get_packed_size(&reply);
+	CHECK(size <= sizeof(frame));
+	edit__control__reply__pack(&reply, frame);
+	file_write("control", "view-reply", frame, size);
+	file_write("control", "view-reply-cut", frame, size - 3);
 }
 
 static void description_write(void)
@@ -212,7 +286,7 @@ static void checkpoint_write(void)
 		"{\"piece-2-of-2.safetensors\": {\"bytes\": 168, \"xxh3\": \"00e5e37fa4bfb72d\"}, \"state.safetensors\": {\"bytes\": 5000, "
 		"\"xxh3\": \"0123456789abcdef\"}}, \"layers\": [{\"name\": \"block 0\", \"elements\": 4, \"xxh3\": \"00e5e37fa4bfb72d\"}]}";
 	static const char state[] =
-		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"inner_step\":0,"
+		"{\"format\":1,\"run\":\"run\",\"member\":\"a\",\"round\":4,\"since\":1,\"step\":20,\"tokens\":2000,\"wait_us\":7,\"lead\":0,\"inner_step\":0,"
 		"\"worker_restarts\":0,\"sync_us\":9,\"has_inner\":true,\"finished\":false,\"is_averaging\":false,\"settings\":"
 		"{\"sync.interval\":5.0,\"outer.lr\":0.80000000000000004},\"layers\":[{\"elements\":4,\"xxh3\":\"00e5e37fa4bfb72d\",\"count\":4,"
 		"\"mean\":0.25,\"var\":0.001,\"streak\":0,\"interval\":5.0}]}   ";
@@ -229,10 +303,12 @@ int main(int count, char **words)
 	folder = words[1];
 	mkdir(folder, 0777);
 	messages_write();
+	decrees_write();
 	crafted_write();
 #define X(id, number, name, right, function, help) request_write(id, name);
 	COMMANDS(X)
 #undef X
+	view_write();
 	description_write();
 	segment_write();
 	files_write();

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/decree.h"
 #include "proto/codec.h"
 #include "proto/control_codec.h"
 #include "proto/segment.h"
@@ -35,6 +36,8 @@ int target_codec(const uint8_t *data, size_t size)
 		CHECK(again.from == message.from);
 		if (message.kind == MESSAGE_HELLO)
 			CHECK(again.hello.fact_count == message.hello.fact_count);
+		if (message.kind == MESSAGE_DECREE && message.decree->roster.count > 0)
+			CHECK(roster_is_equal(&again.decree->roster, &message.decree->roster));
 		if (message.kind == MESSAGE_CHUNK)
 			CHECK(4 * again.chunk.count == payload_bytes);
 	}
@@ -51,6 +54,7 @@ int target_control(const uint8_t *data, size_t size)
 		CHECK(control_request_decode(frame, frame_bytes, &again, NULL) == 0);
 		CHECK(again.command == request.command);
 		CHECK(!strcmp(again.value, request.value));
+		CHECK(again.force == request.force);
 	}
 	void *block;
 	const struct Edit__Control__Reply *reply;

@@ -155,7 +155,7 @@ def test_full_disk_degrades_and_recovers_while_training_goes_on(ring):
     assert node.status()["degraded"] == ""
 
 
-@pytest.mark.parametrize("command", ["status", "peers", "layers", "penalties", "get", "hash"])
+@pytest.mark.parametrize("command", ["status", "peers", "layers", "penalties", "get", "hash", "view"])
 def test_read_commands_answer_with_and_without_a_run(ring, command):
     r = ring(1)
     r.start()

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import BUILD, SLOW, wait_until
 
-READ = ["status", "peers", "layers", "penalties", "get", "hash"]
+READ = ["status", "peers", "layers", "penalties", "get", "hash", "view"]
 
 
 def command_line(node, *words):

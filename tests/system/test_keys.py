@@ -295,7 +295,8 @@ def test_half_of_a_ring_with_keys_does_not_start_and_both_halves_say_why(ring):
     wait_until(lambda: "it has no keys and does not encrypt" in a.status()["degraded"], 5, a.status)
     wait_until(lambda: "it encrypts, and this node has no keys" in b.status()["degraded"], 5, b.status)
     assert a.status()["round"] == b.status()["round"] == 0 and a.status()["phase"] == "gathering"
-    assert a.status()["keys_refused"] == 0 and a.status()["handshakes_failed"] >= 1
+    wait_until(lambda: a.status()["handshakes_failed"] >= 1, 15, a.status)
+    assert a.status()["keys_refused"] == 0
 
 
 def test_stolen_name_is_refused_and_its_owner_unharmed(ring):

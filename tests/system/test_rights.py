@@ -23,11 +23,13 @@ def test_looking_and_changing_from_another_host_are_rights_apart(ring, ring_keys
         status, answer, _ = remote.ctl(folder, "status")
         assert status == 0 and answer["name"] == "a" and answer["encrypted"] == ring_keys
         assert remote.ctl(folder, "get", "sync.interval")[0] == 0
-        for words in (("set", "sync.interval", 7), ("set", "sync.interval", 7, "--dry-run"), ("pause",), ("checkpoint",)):
+        assert remote.ctl(folder, "view")[1]["name"] == "a"
+        for words in (("set", "sync.interval", 7), ("set", "sync.interval", 7, "--dry-run"), ("pause",), ("checkpoint",), ("leave",),
+                      ("force", "a", "--force")):
             status, _, line = remote.ctl(folder, *words)
             assert status == 4 and len(line.splitlines()) == 1 and "no right to change" in line
             assert f"keys/clients/{folder.name}.pub does not say rights = change" in line
-    assert remote.node.status()["requests_denied"] == 8
+    assert remote.node.status()["requests_denied"] == 12
     assert float(remote.ctl(boss, "get", "sync.interval")[1]["settings"][0]["value"]) == 5
     assert remote.ctl(boss, "set", "sync.interval", 7, "--wait", "--timeout", 20)[0] == 0
     assert float(remote.node.ctl("get", "sync.interval")["settings"][0]["value"]) == 7

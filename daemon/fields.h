@@ -1,0 +1,16 @@
+#ifndef EDIT_DAEMON_FIELDS_H
+#define EDIT_DAEMON_FIELDS_H
+
+/* Fields of the JSON texts in a checkpoint. Hashes are 16 hexadecimal digits, since JSON's numbers hold 53 bits only for others. */
+
+#include <jansson.h>
+
+#include "core/base.h"
+
+json_t *fields_count(uint64_t count);
+json_t *fields_hash(uint64_t hash);
+/* Reads a field of an object: a whole number; field "xxh3", a hash. False: it is not there, or something else. */
+bool fields_read_count(const json_t *object, const char *name, uint64_t *ret_count);
+bool fields_read_hash(const json_t *object, uint64_t *ret_hash);
+
+#endif
