@@ -11,7 +11,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 
@@ -22,15 +21,9 @@ sys.path.insert(0, str(FOLDER))
 from fleet import Fleet  # noqa: E402
 from netlab import LabError, Netlab  # noqa: E402
 
+FILES = ["test_processes.py", "test_members.py", "test_network.py", "test_stragglers.py", "test_shapes.py"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PYTEST = ["-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-o", "console_output_style=none"]
-
-
-def files(build):
-    """Those of tests/containers that hold for what was built: where members can leave, they also come, are dropped and taken back."""
-    usage = subprocess.run([build / "editctl", "--help"], capture_output=True, text=True, check=True).stdout
-    views = "test_members.py" if "\n  leave " in usage else "test_fixed_members.py"
-    return [FOLDER / name for name in ("test_processes.py", "test_network.py", views, "test_stragglers.py", "test_shapes.py")]
 
 
 def say(verdict, what, seconds, more=""):
@@ -151,7 +144,7 @@ def main():
     try:
         lab.open()
         say("", "containers: image and network", time.monotonic() - begin)
-        status = pytest.main([*PYTEST, *map(str, files(lab.build)), *sys.argv[1:]], plugins=[scenarios])
+        status = pytest.main([*PYTEST, *(str(FOLDER / name) for name in FILES), *sys.argv[1:]], plugins=[scenarios])
         scenarios.end_shared()
     except LabError as error:
         print(f"containers: {error}", file=sys.stderr)

@@ -206,10 +206,13 @@ class Node:
         """{"phase": ""} and nothing else while the daemon does not answer."""
         return (self.pid and self.ctl("status", status=None)) or {"phase": ""}
 
+    def view(self):
+        """What it knows of who is a member; {} while it does not answer."""
+        return (self.pid and self.ctl("view", status=None)) or {}
+
     def members(self):
-        """Names of those who are members as far as it knows, in the order of the ring; none while it does not answer."""
-        answer = (self.pid and self.ctl("peers", status=None)) or {}
-        return [peer["name"] for peer in answer.get("peers", [])]
+        """Their names, in the order of the ring."""
+        return [member["name"] for member in self.view().get("members", [])]
 
     def journal(self, *options):
         """Entries of all its boots since the scenario began, in order."""

@@ -81,6 +81,20 @@ def test_machine_that_loses_power_is_dropped_and_taken_back_with(ring, disk):
         wait_for_members(r.nodes)
 
 
+def test_new_disk_among_those_that_lost_power_gets_what_the_others_have(ring):
+    with ring(maybe=MAYBE) as r:
+        r.nodes[0].ctl("checkpoint", "--wait", "--timeout", SLOW_MACHINE)
+        for node in r.nodes:
+            node.power_off()
+        *kept, lost = r.nodes
+        for node in kept:
+            node.power_on()
+        lost.replace_disk()
+        lost.start()
+        wait_for_members(r.nodes)
+        assert all(node.has_line(r"run restored after round \d+ from ") for node in kept)
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 def test_cut_of_one_link_costs_nobody_its_place(ring, directions):
     with ring() as r:
@@ -101,7 +115,7 @@ def test_cut_of_one_link_costs_nobody_its_place(ring, directions):
 
 def test_partition_in_halves_lets_the_one_with_the_tie_holder_go_on(ring):
     with ring() as r:
-        holder = r.nodes[0].ctl("view")["tie_holder"]
+        holder = next(member["name"] for member in r.nodes[0].view()["members"] if member["holder"])
         halves = sorted((r.nodes[:2], r.nodes[2:]), key=lambda half: holder not in [node.name for node in half])
         part_and_heal(r, *halves)
 
@@ -130,6 +144,7 @@ def test_fifth_machine_is_taken_in_and_leaves(ring):
         fifth.start()
         wait_for_members([*four, fifth])
         fifth.ctl("leave")
+        assert fifth.view()["place"] == "left"
         wait_for_members(four)
         stood = fifth.status().get("round")
         r.wait_for_rounds(5, four)
