@@ -94,8 +94,11 @@ class Netlab:
         """From nothing to an image and a bridge without nodes."""
         self.check_machine()
         self.remove_leftovers()
-        self.run_dir.mkdir()
-        self.lock = lock(self.run_dir)
+        # Under its name only when it is locked: another that starts now would take it for a leftover.
+        unnamed = self.run_dir.with_name("." + self.name)
+        unnamed.mkdir()
+        self.lock = lock(unnamed)
+        unnamed.rename(self.run_dir)
         self.journals.mkdir(parents=True)
         (self.work / "keys").mkdir()
         self.kept.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,8 @@ class Netlab:
             (self.work / name).write_text(text.format(work=self.work, run=self.run_dir))
         run("ip", "netns", "add", self.name)
         self.inside("ip", "link", "set", "lo", "up")
-        self.podman("network", "create", "--disable-dns", "--subnet", f"{SUBNET}.0/24", "--gateway", f"{SUBNET}.254", "mesh")
+        # Who has which address is kept for all of the machine, by the name of the network.
+        self.podman("network", "create", "--disable-dns", "--subnet", f"{SUBNET}.0/24", "--gateway", f"{SUBNET}.254", self.name)
         self.make_image()
 
     def close(self):
@@ -177,7 +181,7 @@ class Netlab:
         folder = self.journals / name
         folder.mkdir(exist_ok=True)
         return self.podman("run", "--detach", "--pull=never", "--name", name, "--hostname", name, "--cpus", cpus,
-                           "--network", f"mesh:ip={address(number)},mac=02:ed:17:00:00:{number:02x}",
+                           "--network", f"{self.name}:ip={address(number)},mac=02:ed:17:00:00:{number:02x}",
                            "--volume", f"{folder}:/var/log/journal", IMAGE)
 
     def init_pid(self, name):

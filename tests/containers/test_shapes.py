@@ -40,7 +40,7 @@ def test_other_model_is_refused_by_name(fleet):
 
 
 def test_mesh_that_loses_a_row_waits_for_it_and_all_go_back_to_a_checkpoint(fleet):
-    with fleet(shards=2) as mesh:
+    with fleet(shards=2, errors=["the worker is gone, and a mesh cannot go on without it"]) as mesh:
         mesh.start()
         mesh.nodes[0].ctl("checkpoint", "--wait", "--timeout", SLOW_MACHINE)
         row = mesh.nodes[2:]
