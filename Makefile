@@ -39,7 +39,7 @@ PROTO  := check text inifile keyfile stream mapping address setting description 
           control_codec
 DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer contact guests reception transport worker_port state difference facts fields \
           folder run snapshot manifest checkpoint restore consent recovery membership changes rounds history \
-          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
+          driver driver_nodes handover health heard advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
@@ -49,7 +49,7 @@ SIM    := heap parcel trainee formula share ledger ledger_views ballot trace set
 CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_view render_layers look recount \
           steer leave wait keygen
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_return test_council_input test_council_seeds test_row test_collective test_mesh \
           test_node test_node_trouble test_node_views test_heal test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_codec_views \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
@@ -58,7 +58,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render test_ctl_view
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly convene lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames

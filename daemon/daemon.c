@@ -49,6 +49,8 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->lost_worker;
 	if (daemon->recovery.failure[0])
 		return daemon->recovery.failure;
+	if (daemon->driver.missing[0])
+		return daemon->driver.missing;
 	if (daemon->membership.trouble[0])
 		return daemon->membership.trouble;
 	if (daemon->health.keys[0])

@@ -66,6 +66,7 @@ struct driver {
 	struct actions actions;
 	char refusal[LINE_BYTES]; /* why some neighbour is not accepted, or does not accept us; empty: all well */
 	uint32_t refusal_rank;
+	char missing[LINE_BYTES];     /* a layer that nobody in the view holds; empty: none */
 	char damage[LINE_BYTES];      /* the first hash that differed from another member's; empty: none ever did */
 };
 

@@ -61,6 +61,25 @@ static int make_council(struct membership *membership, struct config *config, ui
 	return 0;
 }
 
+/* The disk's list holds: whoever has changed the file should know. */
+static void tell_list(const struct config *config, const struct roster *roster)
+{
+	char text[LINE_BYTES] = "";
+	size_t used = 0;
+	bool is_same = config->member_count == roster->count;
+	for (uint32_t rank = 0; rank < roster->count; rank++) {
+		bool is_listed = false;
+		for (uint32_t i = 0; i < config->member_count; i++)
+			is_listed |= strcmp(config->names[i], roster->seats[rank].name) == 0;
+		is_same &= is_listed;
+		if (used < sizeof text - 80)
+			used += (size_t)snprintf(text + used, sizeof text - used, " %s", roster->seats[rank].name);
+	}
+	if (!is_same)
+		log_line(LEVEL_NOTICE, "the members are those of view %" PRIu64 " (%s), not those of the config's [members], which served to begin",
+			 roster->number, text + (text[0] == ' '));
+}
+
 int membership_open(struct membership *membership, struct config *config, uint64_t incarnation, struct line *why)
 {
 	*membership = (struct membership){.config = config, .deadline_us = UINT64_MAX};
@@ -80,6 +99,8 @@ int membership_open(struct membership *membership, struct config *config, uint64
 		config_roster(config, seats, &list);
 		error = make_council(membership, config, incarnation, disk, membership->vote.disk != 0, &list, why);
 	}
+	if (!error && membership->has_vote)
+		tell_list(config, &membership->vote.roster);
 	/* The members that it knew last are more likely to be there than those of the file. */
 	if (!error && membership->has_vote)
 		error = config_seat(config, &membership->vote.roster, why);

@@ -173,6 +173,7 @@ def test_holder_of_a_pair_goes_on_alone_and_the_other_waits(ring):
     before = b.status()["round"]
     wait_until(lambda: b.status()["stalled_us"] > 0, 15, b.status)
     assert members(b) == 2
+    wait_until(lambda: "1 of 2 members of view" in b.status()["advice"] and "editctl force" in b.status()["advice"], 15, b.status)
     a.start()
     check_all(r.nodes, 2)
     assert b.status()["round"] > before
