@@ -163,6 +163,7 @@ static void refuse_join(struct council *council, const struct decree *decree, en
 {
 	struct decree refused = councillor_compose(council, DECREE_REFUSED);
 	refused.refusal = refusal;
+	refused.detail = refusal == DECREE_REFUSAL_OTHER ? council->detail : NULL;
 	councillor_answer(council, decree, &refused, actions);
 }
 
@@ -285,7 +286,8 @@ static void take(struct council *council, const struct decree *decree, struct co
 		break;
 	case DECREE_REFUSED:
 		if (council->wants_in)
-			councillor_act(actions, COUNCIL_ACTION_REFUSED)->refusal = decree->refusal;
+			*councillor_act(actions, COUNCIL_ACTION_REFUSED) = (struct council_action){
+				.kind = COUNCIL_ACTION_REFUSED, .refusal = decree->refusal, .detail = decree->detail};
 		break;
 	case DECREE_ASK: break;
 	default: take_ballot(council, decree, actions);
@@ -441,6 +443,7 @@ void council_step(struct council *council, const struct council_event *event, st
 {
 	CHECK(event->now_us >= council->now_us);
 	council->now_us = event->now_us;
+	council->detail = event->detail;
 	actions->count = 0;
 	actions->deadline_us = COUNCIL_NEVER;
 	switch (event->kind) {

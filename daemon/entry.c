@@ -17,7 +17,7 @@ int entry_ready(struct daemon *daemon, struct line *why)
 	if (!daemon->driver.node && !membership_waits(&daemon->membership))
 		error = driver_start(&daemon->driver, daemon->now_us, why);
 	if (!error)
-		membership_ready(&daemon->membership, daemon->run.facts.fingerprint, daemon->now_us);
+		membership_ready(&daemon->membership, &daemon->run.facts, daemon->now_us);
 	return error;
 }
 

@@ -175,12 +175,39 @@ static const char *refusal_text(enum decree_refusal refusal)
 	return "for an unknown reason";
 }
 
-static void tell_refusal(struct membership *membership, enum decree_refusal refusal, uint64_t now_us)
+/* Of the fact that the others have: what it is here. */
+static const char *fact_here(const struct membership *membership, const char *detail)
+{
+	const struct facts *facts = membership->facts;
+	for (size_t i = 0; facts && i < facts->lasting_count; i++) {
+		size_t length = strlen(facts->list[i].key);
+		if (strncmp(facts->list[i].key, detail, length) == 0 && strncmp(detail + length, ": ", 2) == 0)
+			return facts->list[i].value;
+	}
+	return "not given";
+}
+
+static void tell_refusal(struct membership *membership, enum decree_refusal refusal, const char *detail, uint64_t now_us)
 {
 	if (membership->refused_told_us > 0 && now_us - membership->refused_told_us < REFUSED_US)
 		return;
 	membership->refused_told_us = now_us;
-	log_line(LEVEL_WARNING, "not taken in by the ring: %s", refusal_text(refusal));
+	if (detail)
+		log_line(LEVEL_WARNING, "not taken in by the ring: %s: there %s, here %s", refusal_text(refusal), detail,
+			 fact_here(membership, detail));
+	else
+		log_line(LEVEL_WARNING, "not taken in by the ring: %s", refusal_text(refusal));
+}
+
+/* A joiner says what it trains, fact by fact, so that it can be told what is wrong with it. */
+static void post(struct membership *membership, const struct council_action *action, uint64_t now_us)
+{
+	struct decree decree = action->decree;
+	if (decree.kind == DECREE_JOIN && membership->facts) {
+		decree.facts = membership->facts->hashes;
+		decree.fact_count = (uint32_t)membership->facts->lasting_count;
+	}
+	transport_post(membership->transport, action->to, &decree, now_us);
 }
 
 /* True: the vote is on disk now. */
@@ -192,11 +219,11 @@ static bool carry_out(struct membership *membership, uint64_t now_us)
 	for (size_t i = 0; i < actions->count; i++) {
 		const struct council_action *action = &actions->list[i];
 		switch (action->kind) {
-		case COUNCIL_ACTION_SEND: transport_post(membership->transport, action->to, &action->decree, now_us); break;
+		case COUNCIL_ACTION_SEND: post(membership, action, now_us); break;
 		case COUNCIL_ACTION_PERSIST: is_persisted = persist(membership, now_us); break;
 		case COUNCIL_ACTION_INSTALL: membership->entered = *action->roster; break;
 		case COUNCIL_ACTION_OUT: come_out(membership, action->roster); break;
-		case COUNCIL_ACTION_REFUSED: tell_refusal(membership, action->refusal, now_us); break;
+		case COUNCIL_ACTION_REFUSED: tell_refusal(membership, action->refusal, action->detail, now_us); break;
 		}
 	}
 	return is_persisted;
@@ -218,11 +245,12 @@ static void step(struct membership *membership, struct council_event event, uint
 
 /* ---- Events ---- */
 
-void membership_ready(struct membership *membership, uint64_t fingerprint, uint64_t now_us)
+void membership_ready(struct membership *membership, const struct facts *facts, uint64_t now_us)
 {
 	if (!membership->is_active)
 		return;
-	step(membership, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = fingerprint}, now_us);
+	membership->facts = facts;
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = facts->fingerprint}, now_us);
 	/* A ring that has begun without this member, or with an earlier start of it, takes it in; one that begins does not hear it. */
 	if (membership->place == MEMBERSHIP_FIRST)
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_JOIN}, now_us);
@@ -267,7 +295,11 @@ void membership_hear(struct membership *membership, const struct decree *decree,
 		return;
 	if (decree->kind == DECREE_JOIN && !may_have_seat(membership, decree, node, now_us))
 		return;
-	step(membership, (struct council_event){.kind = COUNCIL_EVENT_DECREE, .decree = decree}, now_us);
+	char detail[DETAIL_BYTES];
+	bool has_detail = decree->kind == DECREE_JOIN && membership->facts &&
+			  facts_tell_difference(membership->facts, decree->facts, decree->fact_count, detail, sizeof detail);
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_DECREE, .decree = decree, .detail = has_detail ? detail : NULL},
+	     now_us);
 }
 
 /* Whether a neighbour has not been heard for long enough that the others should go on without it. */

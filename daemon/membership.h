@@ -6,7 +6,7 @@
 
 #include "core/council.h"
 #include "core/node.h"
-#include "daemon/config.h"
+#include "daemon/facts.h"
 #include "daemon/transport.h"
 
 enum membership_place {
@@ -18,6 +18,7 @@ enum membership_place {
 
 struct membership {
 	const struct config *config;
+	const struct facts *facts;   /* of what the worker trains; NULL: there is none yet */
 	struct transport *transport;
 	bool is_active;              /* false: the members do not change */
 	enum membership_place place;
@@ -45,8 +46,8 @@ void membership_close(struct membership *membership);
 /* Whether this member was in a ring that has begun, by its disk: then it waits for a view before it starts a node. */
 bool membership_waits(const struct membership *membership);
 
-/* This member can train what the fingerprint says: asks to be taken in, unless it is in the view or has left. */
-void membership_ready(struct membership *membership, uint64_t fingerprint, uint64_t now_us);
+/* This member can train what the facts say, which stay the caller's for as long as it runs: asks to be taken in, unless it is in the view or has left. */
+void membership_ready(struct membership *membership, const struct facts *facts, uint64_t now_us);
 /* View 1 is complete. */
 void membership_begin(struct membership *membership, uint64_t now_us);
 /* A decree has come in. node: as neighbours are known here; NULL: there is none. */
