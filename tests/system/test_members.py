@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import Node, free_ports, wait_until
+from conftest import Node, SLOW, free_ports, wait_until
 
 # Death is noticed after a second.
 QUICK = "heartbeat_ms = 200\nsilence_ms = 1000"
@@ -187,6 +187,35 @@ def test_member_that_stood_still_is_dropped_and_joins_again(ring):
     check_all([r.nodes[0], r.nodes[2]], 2)
     frozen.daemon.send_signal(signal.SIGCONT)
     check_all(r.nodes, 3)
+
+
+@pytest.mark.parametrize("is_memory_lost", [False, True])
+def test_member_that_was_away_at_the_end_of_the_run_ends_too(ring, is_memory_lost):
+    r = ring(3)
+    steps = ("--steps", 200, "--step-ms", 10)
+    for node in r.nodes:
+        node.configure(node=QUICK)
+    r.start()
+    r.start_workers(*steps)
+    for node in r.nodes:
+        node.wait_for_round(2)
+    away = r.nodes[2]
+    if is_memory_lost:
+        lose_power(away)
+    else:
+        away.kill()
+    for node in r.nodes[:2]:
+        node.wait_for("phase", "finished")
+    away.start()
+    if is_memory_lost:
+        away.start_worker(*steps)
+    away.wait_for("phase", "finished")
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.kill()
+    away.start()
+    away.start_worker(*steps)
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.wait_for("phase", "finished")
 
 
 @pytest.mark.parametrize("method", ["edit", "a-edit", "co2", "ddp", "diloco"])
