@@ -365,7 +365,8 @@ static void want_out(struct council *council, struct council_actions *actions)
 static void begin_view_1(struct council *council, struct council_actions *actions)
 {
 	struct vote *vote = &council->vote;
-	if (vote->is_voter || vote->roster.number != 1 || !council->is_member)
+	/* The driver says it until it is so: amid a debt, say to a disk that is full, it is as if it had not been said. */
+	if (council->debt != COUNCIL_DEBT_NONE || vote->is_voter || vote->roster.number != 1 || !council->is_member)
 		return;
 	vote_begin(vote, &vote->roster, true);
 	council->wants_in = false;

@@ -36,6 +36,21 @@ static uint64_t draw(void)
 	return number;
 }
 
+/* Files that were copied from another machine, say with all of its disk, hold the vote of that one. */
+static int check_owner(const struct membership *membership, struct line *why)
+{
+	const char *name = config_text(membership->config, NODE_NAME);
+	const struct roster *roster = &membership->vote.roster;
+	uint32_t rank = 0;
+	while (rank < roster->count && strcmp(roster->seats[rank].name, name) != 0)
+		rank++;
+	/* Seats of view 1 have no disks. */
+	if (rank < roster->count && (roster->number == VIEW_FIRST || roster->seats[rank].disk == membership->vote.disk))
+		return 0;
+	return line_fail(why, EDIT_ERROR_REFUSED, "%.300s: is the vote of another node than %s: remove it, and this node joins the ring anew",
+			 membership->path, name);
+}
+
 /* The vote as the disk has it; a disk without one gets an id. */
 static int read_vote(struct membership *membership, uint64_t *ret_disk, struct line *why)
 {
@@ -45,7 +60,7 @@ static int read_vote(struct membership *membership, uint64_t *ret_disk, struct l
 		return error;
 	membership->has_vote = error == 0 && membership->vote.is_voter;
 	*ret_disk = error == 0 ? membership->vote.disk : draw();
-	return 0;
+	return membership->has_vote ? check_owner(membership, why) : 0;
 }
 
 static int make_council(struct membership *membership, struct config *config, uint64_t incarnation, uint64_t disk, bool is_on_disk,

@@ -143,6 +143,41 @@ static void joiner_takes_part_in_the_next_round(void **state)
 	lab_free(lab);
 }
 
+/* Once as one that fetches all, once as one that holds all but has missed that it was the end. */
+static void member_that_was_away_at_the_end_of_the_run_has_finished_too(void **state)
+{
+	(void)state;
+	for (int is_behind = 0; is_behind <= 1; is_behind++) {
+		struct lab *lab = lab_that_lost(3, 0);
+		const size_t left[] = {1, 2};
+		struct node_config before = joiner();
+		for (size_t r = 0; r < 2; r++) {
+			move_member(lab, left[r], 50 + (unsigned)r);
+			lab_offer(lab, left[r], true);
+		}
+		assert_equal_members(lab, left, 2, 3);
+		assert_int_equal(status_of(lab, 1).phase, NODE_FINISHED);
+		const uint64_t rounds[LAYERS] = {3, 3, 3};
+		spoil(lab, 0);
+		if (!is_behind) {
+			for (size_t l = 0; l < LAYERS; l++) {
+				memcpy(lab->members[0].layers[l].anchor, lab->members[1].layers[l].anchor, crew_sizes[l] * sizeof(float));
+				memcpy(lab->members[0].layers[l].momentum, lab->members[1].layers[l].momentum, crew_sizes[l] * sizeof(float));
+			}
+			before = (struct node_config){.round = 3, .since = 2, .layer_rounds = rounds,
+						      .settings = *node_settings(lab->members[1].node)};
+		}
+		enter_all(lab, 3, all, 3, 0, &before);
+		assert_equal_members(lab, all, 3, 3);
+		for (size_t n = 0; n < 3; n++) {
+			assert_int_equal(status_of(lab, n).phase, NODE_FINISHED);
+			assert_int_equal(lab_notes(lab, n, NOTE_FINISHED), 1);
+		}
+		assert_int_equal(lab->members[0].schedule, 0);
+		lab_free(lab);
+	}
+}
+
 static void joiner_amid_a_round_is_absent_from_it_and_in_the_next(void **state)
 {
 	struct lab *lab = lab_that_lost(4, 3);
@@ -441,6 +476,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(joiner_takes_part_in_the_next_round),
+		cmocka_unit_test(member_that_was_away_at_the_end_of_the_run_has_finished_too),
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
 		cmocka_unit_test(stale_member_is_healed_never_averaged),
 		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),

@@ -2,10 +2,11 @@
 
 import shutil
 import signal
+import subprocess
 
 import pytest
 
-from conftest import Node, free_ports, wait_until
+from conftest import BUILD, Node, SLOW, free_ports, wait_until
 
 # Death is noticed after a second.
 QUICK = "heartbeat_ms = 200\nsilence_ms = 1000"
@@ -148,6 +149,29 @@ def test_new_member_with_another_model_is_refused_and_the_ring_unaffected(ring):
     check_all(r.nodes[:2], 2)
 
 
+def test_new_member_on_a_copy_of_the_disk_of_another_is_refused_with_what_to_do(ring):
+    r = make(ring, 2)
+    r.nodes[1].kill()
+    r.nodes[1].start()
+    check_all(r.nodes, 2)
+    new = Node(r, "new", free_ports(1)[0])
+    r.nodes.append(new)
+    for name, other in (("new", r.nodes[0]), ("b", r.nodes[0])):  # one that is not in the view, one that is
+        new.name = name
+        new.configure(node=QUICK, members=[f"{node.name} = tcp://127.0.0.1:{node.port}" for node in r.nodes[:2] if node.name != name] +
+                      [f"{name} = tcp://127.0.0.1:{new.port}"])
+        shutil.copy(other.folder / "state/vote-test", new.folder / "state/vote-test")
+        done = subprocess.run([BUILD / "editd", "-c", new.config], capture_output=True, text=True, timeout=10)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), (done.returncode, done.stderr)
+        assert f"state/vote-test: is the vote of another node than {name}: remove it" in done.stderr
+    (new.folder / "state/vote-test").unlink()
+    new.name = "new"
+    new.configure(node=QUICK)
+    new.start()
+    new.start_worker(*STEPS)
+    check_all(r.nodes, 3)
+
+
 def test_second_daemon_of_a_name_does_not_push_the_first_one_out(ring):
     r = make(ring, 2)
     twin = Node(r, "b2", free_ports(1)[0])
@@ -187,6 +211,35 @@ def test_member_that_stood_still_is_dropped_and_joins_again(ring):
     check_all([r.nodes[0], r.nodes[2]], 2)
     frozen.daemon.send_signal(signal.SIGCONT)
     check_all(r.nodes, 3)
+
+
+@pytest.mark.parametrize("is_memory_lost", [False, True])
+def test_member_that_was_away_at_the_end_of_the_run_ends_too(ring, is_memory_lost):
+    r = ring(3)
+    steps = ("--steps", 200, "--step-ms", 10)
+    for node in r.nodes:
+        node.configure(node=QUICK)
+    r.start()
+    r.start_workers(*steps)
+    for node in r.nodes:
+        node.wait_for_round(2)
+    away = r.nodes[2]
+    if is_memory_lost:
+        lose_power(away)
+    else:
+        away.kill()
+    for node in r.nodes[:2]:
+        node.wait_for("phase", "finished")
+    away.start()
+    if is_memory_lost:
+        away.start_worker(*steps)
+    away.wait_for("phase", "finished")
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.kill()
+    away.start()
+    away.start_worker(*steps)
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.wait_for("phase", "finished")
 
 
 @pytest.mark.parametrize("method", ["edit", "a-edit", "co2", "ddp", "diloco"])
