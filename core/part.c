@@ -90,7 +90,6 @@ void part_agree(struct sync *sync, struct actions *actions)
 static void open_round(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	sync->offered = true;
-	sync->must_tell = sync->has_agreed;
 	sync->offer = *offer;
 	sync->offer_us = now_us;
 	sync->progress_us = now_us;
@@ -149,6 +148,7 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 		return;
 	}
 	sync->waiting = false;
+	sync->owes_schedule = sync->has_agreed; /* told before, it was for this offer */
 	take_offer(sync, &offer, sync->waiting_us);
 	sync->wanted = sync->waiting_wanted;
 }
@@ -263,11 +263,10 @@ void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	watch_waiting(sync, now_us);
 	watch_grace(sync, now_us, actions);
+	if (sync->owes_schedule)
+		part_tell(sync, actions);
+	sync->owes_schedule = false;
 	watch_period(sync, now_us, actions);
-	/* The first layer was done without this offer, so nothing else will tell of the next one. */
-	if (sync->must_tell)
-		part_tell_next(sync, actions);
-	sync->must_tell = false;
 }
 
 /* ---- Theta ---- */

@@ -120,6 +120,51 @@ static void death_at_any_frame_leaves_sources_and_the_others_go_on(void **state)
 	assert_true(fetched > 0); /* a layer that one had committed before the others */
 }
 
+/* ---- Meeting ---- */
+
+/* Three members enter view 2, one tenth of a second after the other. */
+static struct lab *lab_that_enters_one_by_one(bool (*filter)(void *, uint32_t, uint32_t, const struct message *), void *arg)
+{
+	struct lab *lab = lab_of(3);
+	lab->filter = filter;
+	lab->filter_arg = arg;
+	for (size_t n = 0; n < 3; n++) {
+		lab_pass(lab, 100000);
+		lab_enter(lab, n, 2, all, 3, NULL);
+	}
+	return lab;
+}
+
+static void members_that_enter_one_by_one_go_on_at_once(void **state)
+{
+	struct lab *lab = lab_that_enters_one_by_one(NULL, NULL);
+	(void)state;
+	lab_pass(lab, 30000); /* heartbeats are a second apart */
+	assert_equal_members(lab, all, 3, 0);
+	lab_free(lab);
+}
+
+/* While *arg, heartbeats of view 2 to member 0 are lost. */
+static bool lose_heartbeats(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	const bool *is_losing = arg;
+	(void)from;
+	return !*is_losing || to != 0 || message->kind != MESSAGE_HEARTBEAT || message->view != 2;
+}
+
+static void heartbeat_that_says_welcome_and_is_lost_is_said_again_with_the_next_hello(void **state)
+{
+	bool is_losing = true;
+	struct lab *lab = lab_that_enters_one_by_one(lose_heartbeats, &is_losing);
+	(void)state;
+	lab_pass(lab, 30000);
+	assert_false(node_is_ready(lab->members[0].node));
+	is_losing = false;
+	lab_pass(lab, 270000); /* four hellos to a heartbeat */
+	assert_equal_members(lab, all, 3, 0);
+	lab_free(lab);
+}
+
 /* ---- Joining ---- */
 
 static void joiner_takes_part_in_the_next_round(void **state)
@@ -475,6 +520,8 @@ static void open_changes_are_dropped_and_those_in_force_are_taken_over(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(members_that_enter_one_by_one_go_on_at_once),
+		cmocka_unit_test(heartbeat_that_says_welcome_and_is_lost_is_said_again_with_the_next_hello),
 		cmocka_unit_test(joiner_takes_part_in_the_next_round),
 		cmocka_unit_test(member_that_was_away_at_the_end_of_the_run_has_finished_too),
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
