@@ -174,6 +174,8 @@ static void come_out(struct membership *membership, const struct roster *roster)
 	membership->place = membership->wants_out ? MEMBERSHIP_LEFT : MEMBERSHIP_OUT;
 	if (membership->wants_out)
 		log_line(LEVEL_NOTICE, "has left the ring; view %" PRIu64 " goes on with %" PRIu32 " members", roster->number, roster->count);
+	else if (membership->entered_us == 0)
+		log_line(LEVEL_NOTICE, "view %" PRIu64 " was decided without this start of the member; asks to be taken in", roster->number);
 	else
 		log_line(LEVEL_WARNING, "is not in view %" PRIu64 " (the others have not heard this member for too long); asks to be taken in again",
 			 roster->number);

@@ -77,6 +77,30 @@ def test_daemon_that_comes_back_at_once_is_a_member_again(ring):
         assert "fetched with hash" not in node.log()
 
 
+def test_member_that_dies_with_its_offer_made_offers_again(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK)
+    r.start()
+    a, b, c = r.nodes
+    for node in (a, b):
+        node.start_worker(*STEPS)
+    c.start_worker("--steps", 100000, "--step-ms", 200)  # a round a second, for which the others wait
+    for node in r.nodes:
+        node.wait_for_round(1)
+    for both in (True, False):
+        a.wait_for("phase", "syncing")
+        a.kill()
+        if both:
+            a.worker.kill()
+            a.worker.wait()
+        wait_for_members([b, c], 2)
+        a.start()
+        if both:
+            a.start_worker(*STEPS)
+        check_all(r.nodes, 3)
+
+
 def test_member_that_loses_its_power_and_its_disk_is_healed(ring):
     r = make(ring, 3, settings="[checkpoint]\nperiod = 0\nat_end = no")
     node = r.nodes[1]
