@@ -4,6 +4,7 @@
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
 #   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400, MESH=2x2: nodes train on real text
 #   make mutants   proof of the simulator           make check-containers   several machines with systemd, as containers (root)
+#   make robustness  what faults cost real rings: docs/robustness.md
 #   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
 VERSION    := 0.1.0
@@ -75,7 +76,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check checks check-containers tidy objects mutants bench fuzz corpus experiments experiments-full demo install clean
+.PHONY: FORCE all check checks check-containers tidy objects mutants bench robustness fuzz corpus experiments experiments-full demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -217,6 +218,10 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/rings.py --build $(B)
 	@bench/mesh.py gather --repeats 1 --build $(B)
 	$(if $(AGAINST),@bench/plain.py --build $(B) --against $(AGAINST))
+
+# Takes about half an hour. SOAK=SECONDS: only faults for so long, and the slope of memory and descriptors.
+robustness: all $(B)/tests/probe_worker
+	@bench/robustness.py $(if $(SOAK),--soak $(SOAK)) --build $(B) --json $(B)/robustness$(if $(SOAK),-soak).json
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ def play_soak(seconds, dice, witnesses):
         while time.monotonic() - begin < seconds:
             ring.pass_time(dice.uniform(*SOAK_GAP_S))
             kind = dice.choice(list(outage.KINDS))
-            victims = ring.names if kind in SOAK_SPARED else [name for name in ring.names if name not in witnesses]
+            victims = ring.names if kind in outage.SPARED else [name for name in ring.names if name not in witnesses]
             fault = outage.Fault(kind, dice.choice(victims))
             ring.strike(fault)
             ring.settle(fault)
@@ -297,9 +297,6 @@ def play_soak(seconds, dice, witnesses):
         told["resident_max_kib"] = max(sample[3] for sample in ring.samples)
         told["descriptors_max"] = max(sample[4] for sample in ring.samples)
     return play
-
-
-SOAK_SPARED = outage.SPARED
 
 
 # ---- Numbers ----

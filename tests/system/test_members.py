@@ -101,6 +101,38 @@ def test_member_that_dies_with_its_offer_made_offers_again(ring):
         check_all(r.nodes, 3)
 
 
+def stop_amid_round(victim, other):
+    """The other's daemon stands still, and the victim has got some layers of a round back and others not."""
+    def is_amid():
+        other.daemon.send_signal(signal.SIGSTOP)
+        states = {layer["state"] == "worker" for layer in victim.ctl("layers")["layers"]}
+        if len(states) == 2:
+            return True
+        other.daemon.send_signal(signal.SIGCONT)
+        return False
+    wait_until(is_amid, 30, "a round of which some layers are done")
+
+
+def test_member_that_is_killed_while_it_gives_layers_back_goes_on(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK, interval=1)
+    r.start()
+    # Rounds that can be met, and steps that are longer than a view takes to begin.
+    options = ("--steps", 100000, "--step-ms", 400, "--layers", 16, "--size", 400000)
+    r.start_workers(*options)
+    for victim, other in (r.nodes[:2], r.nodes[1:], r.nodes[::-2]):
+        wait_for_more_rounds(r.nodes, 2)
+        stop_amid_round(victim, other)
+        victim.kill()
+        victim.worker.kill()
+        victim.worker.wait()
+        other.daemon.send_signal(signal.SIGCONT)
+        victim.start()
+        victim.start_worker(*options)
+    check_all(r.nodes, 3)
+
+
 def test_member_that_loses_its_power_and_its_disk_is_healed(ring):
     r = make(ring, 3, settings="[checkpoint]\nperiod = 0\nat_end = no")
     node = r.nodes[1]
