@@ -241,6 +241,26 @@ def test_holder_of_a_pair_goes_on_alone_and_the_other_waits(ring):
     assert b.status()["round"] > before
 
 
+def test_daemon_that_comes_back_at_once_amid_gradients_leaves_all_with_the_same_bits(ring, tmp_path):
+    data = tmp_path / "text"
+    data.write_bytes(b"What goes round comes round, and what is lost is fetched. " * 400)
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK, method="ddp")
+    r.start()
+    r.start_training(data, "--steps", 100000, "--lr", "0.01")
+    for node in r.nodes:
+        node.wait_for_round(3)
+    for victims in (r.nodes[:1], r.nodes[2:], r.nodes[1:2], r.nodes[:2], r.nodes[:1]):
+        for node in victims:
+            node.kill()
+        for node in victims:
+            node.start()
+        check_all(r.nodes, 3)
+    for node in r.nodes:
+        assert "has hash" not in node.log(), node.log()
+
+
 def test_member_that_stood_still_is_dropped_and_joins_again(ring):
     r = make(ring, 3)
     frozen = r.nodes[1]
