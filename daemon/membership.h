@@ -34,6 +34,9 @@ struct membership {
 	uint64_t persist_at_us;      /* the disk has failed: when it is tried again; 0: nothing is owed */
 	uint64_t watch_at_us;        /* neighbours are looked at */
 	uint64_t entered_us;         /* the present view */
+	bool has_met_all;            /* since this daemon's last entry its ring was complete */
+	uint32_t vain_entries;       /* one after the other in which that never was so */
+	uint64_t rejoin_at_us;       /* asks to be taken in not before; 0: at once */
 	bool is_doubted[ROAD_COUNT]; /* neighbours, as of config_neighbours */
 	uint64_t refused_told_us;    /* when a refusal was last told */
 	char trouble[LINE_BYTES];    /* why the vote cannot be written; empty: it can */
@@ -48,6 +51,8 @@ bool membership_waits(const struct membership *membership);
 
 /* This member can train what the facts say, which stay the caller's for as long as it runs: asks to be taken in, unless it is in the view or has left. */
 void membership_ready(struct membership *membership, const struct facts *facts, uint64_t now_us);
+/* The ring of the view that was entered last is complete: all have said hello. */
+void membership_met(struct membership *membership);
 /* View 1 is complete. */
 void membership_begin(struct membership *membership, uint64_t now_us);
 /* A decree has come in. node: as neighbours are known here; NULL: there is none. */

@@ -205,6 +205,43 @@ def test_new_member_with_another_model_is_refused_and_the_ring_unaffected(ring):
     check_all(r.nodes[:2], 2)
 
 
+def test_new_member_that_nobody_can_reach_asks_ever_less_often_and_says_why(ring):
+    r = make(ring, 2)
+    port, other = free_ports(2)
+    new = Node(r, "new", port)
+    new.configure(node=QUICK + f"\nlisten = tcp://127.0.0.1:{other}",
+                  members=[f"{node.name} = tcp://127.0.0.1:{node.port}" for node in (*r.nodes, new)])
+    r.nodes.append(new)
+    new.start()
+    new.start_worker(*STEPS)
+    for seconds in (2, 4, 8):
+        new.wait_for_log(f"they must reach it at tcp://127.0.0.1:{port} and it them; asks again in {seconds} s", 30)
+    views = r.nodes[0].status()["view"]
+    assert "peer new: down" in r.nodes[0].log() + r.nodes[1].log()
+    check_all(r.nodes[:2], 2)
+    assert r.nodes[0].status()["view"] == views
+
+
+def test_all_machines_that_got_new_addresses_meet_again(ring):
+    r = make(ring, 3)
+    before = min(node.status()["round"] for node in r.nodes)
+    for node, port in zip(r.nodes, free_ports(3)):
+        node.kill()
+        node.port = port
+    for node in r.nodes:
+        node.configure(node=QUICK)
+        node.start()
+    check_all(r.nodes, 3)
+    assert r.nodes[0].status()["round"] > before
+    # One alone, of which the others' files do not know.
+    moved = r.nodes[1]
+    moved.kill()
+    moved.port = free_ports(1)[0]
+    moved.configure(node=QUICK)
+    moved.start()
+    check_all(r.nodes, 3)
+
+
 def test_new_member_on_a_copy_of_the_disk_of_another_is_refused_with_what_to_do(ring):
     r = make(ring, 2)
     r.nodes[1].kill()
@@ -258,6 +295,26 @@ def test_holder_of_a_pair_goes_on_alone_and_the_other_waits(ring):
     a.start()
     check_all(r.nodes, 2)
     assert b.status()["round"] > before
+
+
+def test_daemon_that_comes_back_at_once_amid_gradients_leaves_all_with_the_same_bits(ring, tmp_path):
+    data = tmp_path / "text"
+    data.write_bytes(b"What goes round comes round, and what is lost is fetched. " * 400)
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK, method="ddp")
+    r.start()
+    r.start_training(data, "--steps", 100000, "--lr", "0.01")
+    for node in r.nodes:
+        node.wait_for_round(3)
+    for victims in (r.nodes[:1], r.nodes[2:], r.nodes[1:2], r.nodes[:2], r.nodes[:1]):
+        for node in victims:
+            node.kill()
+        for node in victims:
+            node.start()
+        check_all(r.nodes, 3)
+    for node in r.nodes:
+        assert "has hash" not in node.log(), node.log()
 
 
 def test_member_that_stood_still_is_dropped_and_joins_again(ring):
