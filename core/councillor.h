@@ -83,6 +83,7 @@ struct council {
 	uint64_t resend_at_us, ask_at_us, knock_at_us;
 	uint32_t turn;          /* whose turn it is to be asked, or to pass on */
 	void *seating;          /* seating_size(capacity) */
+	const char *detail;     /* of the event at hand */
 	uint64_t now_us;
 	struct council_counts counts;
 };

@@ -222,7 +222,7 @@ void driver_schedule(struct driver *driver, uint64_t steps, bool gradients)
 	struct segment_header *header = driver->run->segment.header;
 	/* 0: it stops when the last round, agreed but still under way, is complete. */
 	uint64_t at = steps == 0 || steps > UINT64_MAX - driver->offer.step ? UINT64_MAX : driver->offer.step + steps;
-	/* A daemon that was killed while it gave layers back knows of no offer where the worker knows of one, and would ask for that again. */
+	/* An offer that has come to nothing, when this daemon or the one before was not there: a value below it would be an old one. */
 	at = u64_max(at, load(&header->offered_step) + 1);
 	atomic_store(&header->gradients, gradients);
 	atomic_store(&header->offer_step, at);

@@ -188,6 +188,41 @@ static void joiner_takes_part_in_the_next_round(void **state)
 	lab_free(lab);
 }
 
+/* Once as one that fetches all, once as one that holds all but has missed that it was the end. */
+static void member_that_was_away_at_the_end_of_the_run_has_finished_too(void **state)
+{
+	(void)state;
+	for (int is_behind = 0; is_behind <= 1; is_behind++) {
+		struct lab *lab = lab_that_lost(3, 0);
+		const size_t left[] = {1, 2};
+		struct node_config before = joiner();
+		for (size_t r = 0; r < 2; r++) {
+			move_member(lab, left[r], 50 + (unsigned)r);
+			lab_offer(lab, left[r], true);
+		}
+		assert_equal_members(lab, left, 2, 3);
+		assert_int_equal(status_of(lab, 1).phase, NODE_FINISHED);
+		const uint64_t rounds[LAYERS] = {3, 3, 3};
+		spoil(lab, 0);
+		if (!is_behind) {
+			for (size_t l = 0; l < LAYERS; l++) {
+				memcpy(lab->members[0].layers[l].anchor, lab->members[1].layers[l].anchor, crew_sizes[l] * sizeof(float));
+				memcpy(lab->members[0].layers[l].momentum, lab->members[1].layers[l].momentum, crew_sizes[l] * sizeof(float));
+			}
+			before = (struct node_config){.round = 3, .since = 2, .layer_rounds = rounds,
+						      .settings = *node_settings(lab->members[1].node)};
+		}
+		enter_all(lab, 3, all, 3, 0, &before);
+		assert_equal_members(lab, all, 3, 3);
+		for (size_t n = 0; n < 3; n++) {
+			assert_int_equal(status_of(lab, n).phase, NODE_FINISHED);
+			assert_int_equal(lab_notes(lab, n, NOTE_FINISHED), 1);
+		}
+		assert_int_equal(lab->members[0].schedule, 0);
+		lab_free(lab);
+	}
+}
+
 static void joiner_amid_a_round_is_absent_from_it_and_in_the_next(void **state)
 {
 	struct lab *lab = lab_that_lost(4, 3);
@@ -253,57 +288,45 @@ static void live_member_that_was_left_out_gets_the_anchor(void **state)
 	lab_free(lab);
 }
 
-/* In view 2 only the first *arg frames of rounds pass. */
-static bool pass_first_frames(void *arg, uint32_t from, uint32_t to, const struct message *message)
+/* Nothing arrives any more once somebody has done the first layer of round 3. */
+static bool stop_after_the_first_layer(void *arg, uint32_t from, uint32_t to, const struct message *message)
 {
-	size_t *left = arg;
-	(void)from, (void)to;
-	if (message->view != 2 ||
-	    (message->kind != MESSAGE_CHUNK && message->kind != MESSAGE_RECORD && message->kind != MESSAGE_CONFIRM))
-		return true;
-	*left -= *left > 0;
-	return *left > 0;
+	const struct lab *lab = arg;
+	(void)from;
+	(void)to;
+	(void)message;
+	for (size_t n = 0; n < 3; n++)
+		if (node_layer_round(lab->members[n].node, 0) == 3)
+			return false;
+	return true;
 }
 
-/* Round 2 is cut off after so many frames, among those of four whose first layer is done without the fourth, which offers in the next
- * view. Tells whether member 0 had done the first layer, and nobody the round. */
-static bool offer_after_first_layer(size_t frames, bool *ret_is_over)
+/* The first layer, with whose records the next offer is agreed on, was done before it came. */
+static void live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next(void **state)
 {
 	struct lab *lab = lab_of(4);
-	const size_t left[] = {0, 1, 2}, last[] = {3};
+	const size_t left[] = {0, 1, 2};
+	(void)state;
 	work(lab, all, 4, 1);
 	for (size_t r = 0; r < 3; r++)
 		lab_enter(lab, left[r], 2, left, 3, NULL);
-	lab_pass(lab, 1000000);
-	lab->filter = pass_first_frames;
-	lab->filter_arg = &frames;
 	work(lab, left, 3, 5);
-	for (size_t r = 0; r < 3; r++)
-		*ret_is_over |= status_of(lab, r).round == 2;
-	bool is_amid = node_layer_round(lab->members[0].node, 0) == 2 && !*ret_is_over;
-	if (is_amid) {
-		lab_view(lab, 3, all, 4);
-		uint64_t before = lab->members[3].scheduled_count;
-		work(lab, last, 1, 6);
-		assert_equal_members(lab, all, 4, 2);
-		assert_true(lab->members[3].scheduled_count > before);
-		assert_int_equal(lab->members[3].schedule, 128);
-		work(lab, all, 4, 9);
-		assert_equal_members(lab, all, 4, 3);
-	}
+	lab->filter = stop_after_the_first_layer;
+	lab->filter_arg = lab;
+	work(lab, left, 3, 6);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(status_of(lab, n).round, 2);
+	lab->filter = NULL;
+	lab_view(lab, 3, all, 4);
+	uint64_t told = lab->members[3].scheduled_count;
+	move_member(lab, 3, 7);
+	lab_offer(lab, 3, false);
+	lab_pass(lab, 1000000);
+	assert_equal_members(lab, all, 4, 3);
+	assert_true(lab->members[3].scheduled_count > told);
+	work(lab, all, 4, 9);
+	assert_equal_members(lab, all, 4, 4);
 	lab_free(lab);
-	return is_amid;
-}
-
-/* What the next round needs was agreed upon with the first layer; whoever offers after that has to hear of it too. */
-static void member_that_offers_when_the_first_layer_is_done_is_told_when_to_offer_next(void **state)
-{
-	size_t count = 0;
-	bool is_over = false;
-	(void)state;
-	for (size_t frames = 1; !is_over; frames++)
-		count += offer_after_first_layer(frames, &is_over);
-	assert_true(count > 0);
 }
 
 static void wrong_hash_heals_that_layer_only(void **state)
@@ -500,10 +523,11 @@ int main(void)
 		cmocka_unit_test(members_that_enter_one_by_one_go_on_at_once),
 		cmocka_unit_test(heartbeat_that_says_welcome_and_is_lost_is_said_again_with_the_next_hello),
 		cmocka_unit_test(joiner_takes_part_in_the_next_round),
+		cmocka_unit_test(member_that_was_away_at_the_end_of_the_run_has_finished_too),
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
 		cmocka_unit_test(stale_member_is_healed_never_averaged),
 		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),
-		cmocka_unit_test(member_that_offers_when_the_first_layer_is_done_is_told_when_to_offer_next),
+		cmocka_unit_test(live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next),
 		cmocka_unit_test(wrong_hash_heals_that_layer_only),
 		cmocka_unit_test(torn_layer_is_fetched_and_what_was_torn_is_not_missed),
 		cmocka_unit_test(members_that_lack_what_nobody_has_wait_for_who_does),

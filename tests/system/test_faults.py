@@ -233,6 +233,17 @@ def test_second_daemon_of_a_runtime_directory_names_the_first(ring):
     assert node.status()["phase"] == "no-worker"
 
 
+def test_second_daemon_of_a_state_directory_names_the_first(ring):
+    r = ring(2)
+    first, other = r.nodes
+    other.config.write_text(other.config.read_text().replace(f"{other.folder}/state", f"{first.folder}/state"))
+    first.start()
+    second = subprocess.run([BUILD / "editd", "-c", other.config], capture_output=True, text=True, timeout=10)
+    assert second.returncode == 1
+    assert f"node.state_dir: {first.folder}/state is in use by another editd (pid {first.daemon.pid})" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+
+
 def test_port_in_use_is_one_line_with_the_address(ring):
     r = ring(2)
     r.nodes[1].configure(members=[f"b = tcp://127.0.0.1:{r.nodes[0].port}"])

@@ -2,22 +2,23 @@
 
 import shutil
 import signal
+import subprocess
 
 import pytest
 
-from conftest import Node, free_ports, wait_until
+from conftest import BUILD, Node, SLOW, free_ports, wait_until
 
 # Death is noticed after a second.
 QUICK = "heartbeat_ms = 200\nsilence_ms = 1000"
 STEPS = ("--steps", 100000, "--step-ms", 5)
 
 
-def make(ring, count, node="", settings=""):
+def make(ring, count, node="", settings="", options=()):
     r = ring(count)
     for one in r.nodes:
         one.configure(node=QUICK + "\n" + node, ring=settings)
     r.start()
-    r.start_workers(*STEPS)
+    r.start_workers(*STEPS, *options)
     for one in r.nodes:
         one.wait_for_round(2)
     return r
@@ -74,6 +75,30 @@ def test_daemon_that_comes_back_at_once_is_a_member_again(ring):
         node.start()
         check_all(r.nodes, 3)
         assert "fetched with hash" not in node.log()
+
+
+def test_member_that_dies_with_its_offer_made_offers_again(ring):
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK)
+    r.start()
+    a, b, c = r.nodes
+    for node in (a, b):
+        node.start_worker(*STEPS)
+    c.start_worker("--steps", 100000, "--step-ms", 200)  # a round a second, for which the others wait
+    for node in r.nodes:
+        node.wait_for_round(1)
+    for both in (True, False):
+        a.wait_for("phase", "syncing")
+        a.kill()
+        if both:
+            a.worker.kill()
+            a.worker.wait()
+        wait_for_members([b, c], 2)
+        a.start()
+        if both:
+            a.start_worker(*STEPS)
+        check_all(r.nodes, 3)
 
 
 def stop_amid_round(victim, other):
@@ -169,14 +194,75 @@ def test_new_member_joins_a_ring_that_has_begun(ring):
 
 
 def test_new_member_with_another_model_is_refused_and_the_ring_unaffected(ring):
-    r = make(ring, 2)
+    r = make(ring, 2, options=("--fact", "hidden_size=64"))
     new = Node(r, "new", free_ports(1)[0])
     new.configure(node=QUICK, members=[f"{node.name} = tcp://127.0.0.1:{node.port}" for node in (*r.nodes, new)])
     r.nodes.append(new)
     new.start()
     new.start_worker(*STEPS, "--fact", "hidden_size=128")
-    new.wait_for_log("not taken in by the ring: it trains another model")
+    new.wait_for_log("not taken in by the ring: it trains another model, on other data, or another run (node.run): "
+                     "there hidden_size: 64, here 128")
     check_all(r.nodes[:2], 2)
+
+
+def test_new_member_that_nobody_can_reach_asks_ever_less_often_and_says_why(ring):
+    r = make(ring, 2)
+    port, other = free_ports(2)
+    new = Node(r, "new", port)
+    new.configure(node=QUICK + f"\nlisten = tcp://127.0.0.1:{other}",
+                  members=[f"{node.name} = tcp://127.0.0.1:{node.port}" for node in (*r.nodes, new)])
+    r.nodes.append(new)
+    new.start()
+    new.start_worker(*STEPS)
+    for seconds in (2, 4, 8):
+        new.wait_for_log(f"they must reach it at tcp://127.0.0.1:{port} and it them; asks again in {seconds} s", 30)
+    views = r.nodes[0].status()["view"]
+    assert "peer new: down" in r.nodes[0].log() + r.nodes[1].log()
+    check_all(r.nodes[:2], 2)
+    assert r.nodes[0].status()["view"] == views
+
+
+def test_all_machines_that_got_new_addresses_meet_again(ring):
+    r = make(ring, 3)
+    before = min(node.status()["round"] for node in r.nodes)
+    for node, port in zip(r.nodes, free_ports(3)):
+        node.kill()
+        node.port = port
+    for node in r.nodes:
+        node.configure(node=QUICK)
+        node.start()
+    check_all(r.nodes, 3)
+    assert r.nodes[0].status()["round"] > before
+    # One alone, of which the others' files do not know.
+    moved = r.nodes[1]
+    moved.kill()
+    moved.port = free_ports(1)[0]
+    moved.configure(node=QUICK)
+    moved.start()
+    check_all(r.nodes, 3)
+
+
+def test_new_member_on_a_copy_of_the_disk_of_another_is_refused_with_what_to_do(ring):
+    r = make(ring, 2)
+    r.nodes[1].kill()
+    r.nodes[1].start()
+    check_all(r.nodes, 2)
+    new = Node(r, "new", free_ports(1)[0])
+    r.nodes.append(new)
+    for name, other in (("new", r.nodes[0]), ("b", r.nodes[0])):  # one that is not in the view, one that is
+        new.name = name
+        new.configure(node=QUICK, members=[f"{node.name} = tcp://127.0.0.1:{node.port}" for node in r.nodes[:2] if node.name != name] +
+                      [f"{name} = tcp://127.0.0.1:{new.port}"])
+        shutil.copy(other.folder / "state/vote-test", new.folder / "state/vote-test")
+        done = subprocess.run([BUILD / "editd", "-c", new.config], capture_output=True, text=True, timeout=10)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), (done.returncode, done.stderr)
+        assert f"state/vote-test: is the vote of another node than {name}: remove it" in done.stderr
+    (new.folder / "state/vote-test").unlink()
+    new.name = "new"
+    new.configure(node=QUICK)
+    new.start()
+    new.start_worker(*STEPS)
+    check_all(r.nodes, 3)
 
 
 def test_second_daemon_of_a_name_does_not_push_the_first_one_out(ring):
@@ -205,9 +291,30 @@ def test_holder_of_a_pair_goes_on_alone_and_the_other_waits(ring):
     before = b.status()["round"]
     wait_until(lambda: b.status()["stalled_us"] > 0, 15, b.status)
     assert members(b) == 2
+    wait_until(lambda: "1 of 2 members of view" in b.status()["advice"] and "editctl force" in b.status()["advice"], 15, b.status)
     a.start()
     check_all(r.nodes, 2)
     assert b.status()["round"] > before
+
+
+def test_daemon_that_comes_back_at_once_amid_gradients_leaves_all_with_the_same_bits(ring, tmp_path):
+    data = tmp_path / "text"
+    data.write_bytes(b"What goes round comes round, and what is lost is fetched. " * 400)
+    r = ring(3)
+    for node in r.nodes:
+        node.configure(node=QUICK, method="ddp")
+    r.start()
+    r.start_training(data, "--steps", 100000, "--lr", "0.01")
+    for node in r.nodes:
+        node.wait_for_round(3)
+    for victims in (r.nodes[:1], r.nodes[2:], r.nodes[1:2], r.nodes[:2], r.nodes[:1]):
+        for node in victims:
+            node.kill()
+        for node in victims:
+            node.start()
+        check_all(r.nodes, 3)
+    for node in r.nodes:
+        assert "has hash" not in node.log(), node.log()
 
 
 def test_member_that_stood_still_is_dropped_and_joins_again(ring):
@@ -217,6 +324,35 @@ def test_member_that_stood_still_is_dropped_and_joins_again(ring):
     check_all([r.nodes[0], r.nodes[2]], 2)
     frozen.daemon.send_signal(signal.SIGCONT)
     check_all(r.nodes, 3)
+
+
+@pytest.mark.parametrize("is_memory_lost", [False, True])
+def test_member_that_was_away_at_the_end_of_the_run_ends_too(ring, is_memory_lost):
+    r = ring(3)
+    steps = ("--steps", 200, "--step-ms", 10)
+    for node in r.nodes:
+        node.configure(node=QUICK)
+    r.start()
+    r.start_workers(*steps)
+    for node in r.nodes:
+        node.wait_for_round(2)
+    away = r.nodes[2]
+    if is_memory_lost:
+        lose_power(away)
+    else:
+        away.kill()
+    for node in r.nodes[:2]:
+        node.wait_for("phase", "finished")
+    away.start()
+    if is_memory_lost:
+        away.start_worker(*steps)
+    away.wait_for("phase", "finished")
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.kill()
+    away.start()
+    away.start_worker(*steps)
+    assert away.worker.wait(10 * SLOW) == 0, away.worker_text()
+    away.wait_for("phase", "finished")
 
 
 @pytest.mark.parametrize("method", ["edit", "a-edit", "co2", "ddp", "diloco"])
