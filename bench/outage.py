@@ -1,10 +1,11 @@
 """Rings of real daemons and workers to which faults happen, and when what followed: for bench/robustness.py. Everything is read from what
 the daemons say, each line with the time at which it came; a round's line comes up to 50 ms after the round. Nobody is asked while
-it is measured, so that asking costs nothing. Processes that are killed come back after a fixed time, as systemd brings them back.
+it is measured, so that asking costs nothing. Processes that are killed come back after the time that their units say.
 """
 
 import heapq
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -13,7 +14,15 @@ import time
 
 import namespaces
 
-RESTART_S = 2       # RestartSec of both units
+
+def restart_s(unit):
+    """Seconds after which systemd starts anew what was killed, as its unit says."""
+    text = (pathlib.Path(__file__).resolve().parents[1] / "systemd" / f"{unit}.service.in").read_text()
+    number, is_ms = re.search(r"^RestartSec=(\d+)(ms)?$", text, re.M).groups()
+    return int(number) / (1000 if is_ms else 1)
+
+
+RESTART_S = {"daemon": restart_s("editd"), "worker": restart_s("editd-worker")}
 AWAY_S = 5          # a machine that starts again; a daemon that stands still
 LOOK_S = 0.005      # between two looks at the logs
 SAMPLE_S = 1        # between two looks at memory and descriptors
@@ -24,9 +33,9 @@ ROUND = re.compile(r"round (\d+): loss .*?, (\d+) steps, .* (\d+) left out")
 
 # By name: processes that are killed, whether what is in memory and on disk is lost too, how long it lasts.
 KINDS = {
-    "daemon": (("daemon",), (), RESTART_S),
-    "worker": (("worker",), (), RESTART_S),
-    "both": (("daemon", "worker"), (), RESTART_S),
+    "daemon": (("daemon",), (), RESTART_S["daemon"]),
+    "worker": (("worker",), (), RESTART_S["worker"]),
+    "both": (("daemon", "worker"), (), max(RESTART_S.values())),
     "frozen": ((), (), AWAY_S),
     "power": (("daemon", "worker"), ("memory",), AWAY_S),
     "disk": (("daemon", "worker"), ("memory", "disk"), AWAY_S),
@@ -69,8 +78,10 @@ class Member:
         elif "listening on" in text:
             self.view = None
         elif done and self.view:
-            contributors = len(self.view[1]) - int(done[3]) / ring.layer_count
-            self.rounds.append((at, int(done[1]), min(int(done[2]), ring.interval * contributors)))
+            count, steps = len(self.view[1]), int(done[2])
+            share = 1 - int(done[3]) / ring.layer_count / count  # of (member, layer) pairs that counted
+            accepted = steps * share if ring.is_by_time else min(steps, ring.interval * count * share)
+            self.rounds.append((at, int(done[1]), accepted))
         elif text.startswith("peer ") and ": down," in text:
             self.downs.append((at, text.split()[1].rstrip(":")))
         elif " ready at step " in text:
@@ -108,6 +119,7 @@ class Ring(namespaces.Loopback):
     def __init__(self, names, build, interval, layer_count, start_worker_of):
         super().__init__(names, build)
         self.interval, self.layer_count, self.start_worker_of = interval, layer_count, start_worker_of
+        self.is_by_time = False  # rounds begin by time, as settings say: members take unequal numbers of steps
         self.members = {name: Member(name) for name in self.names}
         self.running = {}    # (what, name): process
         self.due = []        # heap of (time, number, function)
@@ -119,6 +131,7 @@ class Ring(namespaces.Loopback):
 
     def begin(self, settings):
         """Daemons, workers, and the first round."""
+        self.is_by_time = "sync.period" in settings
         self.start_daemons({"sync.interval": self.interval, **settings})
         self.running = {("daemon", name): process for name, process in zip(self.names, self.processes)}
         self.reader = Reader({name: self.folder / f"{name}.editd.log" for name in self.names})
@@ -201,7 +214,7 @@ class Ring(namespaces.Loopback):
         self.forget(what, name)
         words = process.log.read_text(errors="replace").strip().splitlines()
         self.unplanned.append(f"{process.name} ended with {process.returncode}: {words[-1] if words else 'no word'}")
-        self.later(RESTART_S, lambda: self.bring(what, name))
+        self.later(RESTART_S[what], lambda: self.bring(what, name))
 
     def forget(self, what, name):
         process = self.running.pop((what, name))
@@ -240,6 +253,8 @@ class Ring(namespaces.Loopback):
             worker = self.forget("worker", name)  # ends when the others have decided
             self.ask(name, "leave")
             self.later(fault.down_s - 0.5, lambda: (worker.terminate(), worker.wait()))
+        if fault.kind == "both" and fault.down_s > RESTART_S["daemon"]:
+            self.later(RESTART_S["daemon"], lambda: self.bring("daemon", name))
         self.later(fault.down_s, lambda: self.give_back(fault))
 
     def give_back(self, fault):

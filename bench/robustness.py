@@ -5,9 +5,9 @@
                         [--repeats 4] [--torments 200] [--json FILE]
 
 latency: every kind of fault on every size of ring, --repeats times, rounds of a second: when it is noticed, when the ring goes on, when
-the member is back. goodput: a fault every 30 s, rounds of ten seconds: what of the workers' steps gets into the anchor. Their workers
-take a fixed time for a step, so nobody can make up for others. bits: the real worker. torment: many short faults, two at a time.
-Without a name: these four. --soak: a fault every 20 to 30 s for so long (default 1800), memory and descriptors of the daemons; with a
+the member is back. goodput: a fault every 30 s, rounds of ten seconds, by steps (edit) and by time (a-edit): what of the workers' steps
+gets into the anchor. Their workers take a fixed time for a step, so nobody can make up for others. bits: the real worker. torment: many
+short faults, two at a time. Without a name: these four. --soak: a fault every 20 to 30 s for so long (default 1800), memory and descriptors of the daemons; with a
 build of SAN=address,undefined also what its sanitizers say. The plan of faults follows from the seed alone. Exit status 1 if
 bits differ, a process ends by itself, or a member does not come back; a target that is missed is only told.
 """
@@ -40,9 +40,9 @@ PERIOD_S = 30                             # goodput: from fault to fault
 COMPARED_EVERY = 10                       # torment: faults
 SOAK_GAP_S = (20, 30)
 WARM_S = 120                              # soak: memory that is touched for the first time
-BLOCKS = 30                               # soak: means of so many parts of the time are taken for independent
+CALM_S = 5                                # soak: seconds before a fault that are looked at
 # Two-sided 95 % of Student's t, by degrees of freedom.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 25: 2.06, 28: 2.05}
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04, 60: 2.00}
 SLOPE_KIB, SLOPE_DESCRIPTORS = 1.0, 1.0   # targets: per round, per hour
 DETECTION_S, GOING_S, BACK_S = 3.0, 1.0, 3.0
 
@@ -283,17 +283,18 @@ def play_soak(seconds, dice, witnesses):
     """Faults until the time is over. Witnesses keep their daemon."""
     def play(ring, told):
         told |= {"faults": [], "witnesses": witnesses, "soak_s": seconds}
-        begin = time.monotonic()
+        begin, strikes = time.monotonic(), []
         while time.monotonic() - begin < seconds:
-            ring.pass_time(dice.uniform(*SOAK_GAP_S))
+            ring.pass_time(max(0.0, (strikes[-1] if strikes else begin) + dice.uniform(*SOAK_GAP_S) - time.monotonic()))
             kind = dice.choice(list(outage.KINDS))
             victims = ring.names if kind in outage.SPARED else [name for name in ring.names if name not in witnesses]
             fault = outage.Fault(kind, dice.choice(victims))
             ring.strike(fault)
+            strikes.append(fault.at)
             ring.settle(fault)
             told["faults"].append(followed(ring, fault))
             tell_fault(len(told["faults"]), told["faults"][-1])
-        told["slopes"] = [slopes(ring, name, begin) for name in witnesses]
+        told["slopes"] = [slopes(ring, name, begin, strikes) for name in witnesses]
         told["resident_max_kib"] = max(sample[3] for sample in ring.samples)
         told["descriptors_max"] = max(sample[4] for sample in ring.samples)
     return play
@@ -302,33 +303,33 @@ def play_soak(seconds, dice, witnesses):
 # ---- Numbers ----
 
 def line_fit(points):
-    """Least squares through (x, y): slope, and half of its 95 % interval. Neighbouring samples are alike, so the means of BLOCKS parts
-    of the time are what is fitted."""
-    count = min(BLOCKS, len(points) // 4)
-    if count < 4:
+    """Least squares through (x, y): slope, and half of its 95 % interval."""
+    freedom = len(points) - 2
+    if freedom < 1:
         return math.nan, math.inf
-    parts = [points[i * len(points) // count:(i + 1) * len(points) // count] for i in range(count)]
-    x, y = ([statistics.mean(point[axis] for point in part) for part in parts] for axis in (0, 1))
+    x, y = zip(*points)
     slope, intercept = statistics.linear_regression(x, y)
     spread = sum((one - statistics.mean(x)) ** 2 for one in x)
-    rest = sum((b - slope * a - intercept) ** 2 for a, b in zip(x, y))
-    freedom = count - 2
+    rest = sum((b - slope * a - intercept) ** 2 for a, b in points)
     student = STUDENT[max(key for key in STUDENT if key <= freedom)]
     return slope, student * math.sqrt(rest / freedom / spread)
 
 
-def slopes(ring, name, begin):
-    """How the memory and the descriptors of a daemon that lived through all of it grow."""
-    warm = min(WARM_S, (ring.samples[-1][0] - begin) / 4)
-    seen = [sample for sample in ring.samples if sample[1] == name and sample[0] > begin + warm]
-    if len({sample[2] for sample in seen}) != 1:
+def slopes(ring, name, begin, strikes):
+    """How the memory and the descriptors of a daemon that lived through all of it grow: of the means of the last seconds before each
+    fault, when what the one before needed is given back."""
+    warm = begin + min(WARM_S, (ring.samples[-1][0] - begin) / 4)
+    own = [sample for sample in ring.samples if sample[1] == name]
+    if len({sample[2] for sample in own}) != 1:
         raise namespaces.Trouble(f"the daemon of {name} has not lived through all of it")
-    memory = line_fit([(sample[5], sample[3]) for sample in seen])
-    descriptors = line_fit([(sample[0] / 3600, sample[4]) for sample in seen])
-    return {"name": name, "samples": len(seen), "rounds": seen[-1][5] - seen[0][5],
-            "resident_kib": [seen[0][3], seen[-1][3]], "resident_kib_per_round": memory[0], "resident_limit": sum(memory),
-            "descriptors": [seen[0][4], seen[-1][4]], "descriptors_per_hour": descriptors[0],
-            "descriptors_limit": sum(descriptors)}
+    calm = [[one for one in own if strike - CALM_S < one[0] <= strike] for strike in strikes if strike > warm]
+    means = [[statistics.mean(column) for column in zip(*((one[0], *one[3:]) for one in group))] for group in calm if group]
+    memory = line_fit([(rounds, resident) for _, resident, _, rounds in means])
+    descriptors = line_fit([(at / 3600, count) for at, _, count, _ in means])
+    first_kib, last_kib, first_count, last_count = (means[i][column] if means else math.nan for column in (1, 2) for i in (0, -1))
+    return {"name": name, "points": len(means), "rounds": own[-1][5], "resident_kib": [first_kib, last_kib],
+            "resident_kib_per_round": memory[0], "resident_limit": sum(memory), "descriptors": [first_count, last_count],
+            "descriptors_per_hour": descriptors[0], "descriptors_limit": sum(descriptors), "means": means}
 
 
 def spread_of(values):
@@ -366,7 +367,7 @@ def sum_up(runs):
             interval_s = one["interval"] * one["step_ms"] / 1000
             allowed = [fault["down_s"] + interval_s / 2 for fault in one["faults"]]
             one |= {"lost_mean_s": statistics.mean(lost), "allowed_mean_s": statistics.mean(allowed)}
-            plain.table(f"Goodput, {one['nodes']} nodes, a fault every {PERIOD_S} s", ("fault", "of", "down s", "node-seconds lost",
+            plain.table(f"Goodput, {one['nodes']} nodes, {one['settings'].get('method', 'edit')}, a fault every {PERIOD_S} s", ("fault", "of", "down s", "node-seconds lost",
                         "allowed"), [(f["kind"], f["victim"], f["down_s"], f["lost_node_s"], limit)
                                      for f, limit in zip(one["faults"], allowed)])
             say(f"goodput {100 * one['goodput']:.2f} % of the same workers without faults; node-seconds lost per fault "
@@ -375,8 +376,8 @@ def sum_up(runs):
             plain.table(f"Soak, {one['nodes']} nodes, {len(one['faults'])} faults in {one['seconds']} s",
                         ("daemon", "rounds", "resident KiB, first and last", "KiB per round (95 % limit)",
                          "descriptors, first and last", "per hour (95 % limit)"),
-                        [(s["name"], s["rounds"], s["resident_kib"], f"{s['resident_kib_per_round']:.4f} ({s['resident_limit']:.4f})",
-                          s["descriptors"], f"{s['descriptors_per_hour']:.3f} ({s['descriptors_limit']:.3f})")
+                        [(s["name"], s["rounds"], " ".join(f"{kib:.0f}" for kib in s["resident_kib"]), f"{s['resident_kib_per_round']:.4f} ({s['resident_limit']:.4f})",
+                          " ".join(f"{count:.1f}" for count in s["descriptors"]), f"{s['descriptors_per_hour']:.3f} ({s['descriptors_limit']:.3f})")
                          for s in one["slopes"]])
             one["targets"] = {"resident": all(s["resident_limit"] < SLOPE_KIB for s in one["slopes"]),
                               "descriptors": all(s["descriptors_limit"] < SLOPE_DESCRIPTORS for s in one["slopes"])}
@@ -413,8 +414,9 @@ def main():
             runs.append(run(arguments, "latency", count, 10, 100, CHECKPOINTS,
                             play_faults(*draw_plan(seed, f"latency {count}", names(count), kinds, arguments.repeats), None)))
         for count in arguments.nodes if "goodput" in what else []:
-            runs.append(run(arguments, "goodput", count, 100, 100, {},
-                            play_faults(*draw_plan(seed, f"goodput {count}", names(count), kinds, 1), PERIOD_S)))
+            for settings in ({}, {"method": "a-edit", "sync.period": 10}):
+                runs.append(run(arguments, "goodput", count, 100, 100, settings,
+                                play_faults(*draw_plan(seed, f"goodput {count}", names(count), kinds, 1), PERIOD_S)))
         if "bits" in what:
             count = min(arguments.nodes)
             runs.append(run(arguments, "bits", count, 20, 20, QUICK | CHECKPOINTS,
