@@ -459,6 +459,7 @@ void council_step(struct council *council, const struct council_event *event, st
 		council->knock_at_us = event->now_us;
 		break;
 	case COUNCIL_EVENT_LEAVE: want_out(council, actions); break;
+	case COUNCIL_EVENT_RENEW: council->wants_renewal = council->is_member; break;
 	case COUNCIL_EVENT_READY: council->config.fingerprint = event->fingerprint; break;
 	case COUNCIL_EVENT_KIND_END: CHECK(false); break;
 	}

@@ -74,6 +74,7 @@ enum council_event_kind {
 	COUNCIL_EVENT_HEARD,     /* it is heard again */
 	COUNCIL_EVENT_JOIN,      /* this incarnation wants to be a member */
 	COUNCIL_EVENT_LEAVE,     /* this member wants to leave */
+	COUNCIL_EVENT_RENEW,     /* members of the view do not hold the same: it shall be begun anew, with those who are there */
 	COUNCIL_EVENT_READY,     /* this member can train: its worker has described itself */
 	COUNCIL_EVENT_KIND_END
 };

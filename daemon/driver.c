@@ -124,14 +124,17 @@ static void take_note(struct driver *driver, const struct note *note)
 		if (driver->refusal_rank == note->peer)
 			driver->refusal[0] = 0;
 		break;
-	case NOTE_VIEW_READY: driver->missing[0] = 0; break;
+	case NOTE_VIEW_READY: driver->missing[0] = driver->damage[0] = 0; break;
 	case NOTE_LAYER_MISSING:
 		snprintf(driver->missing, sizeof driver->missing,
 			 "layer \"%.100s\" is lost or damaged on all members that are here: waits for one that holds it; to go back to a "
 			 "checkpoint, stop editd and worker on all, remove segment and state in runtime_dir, start them",
 			 driver->run->description.layers[note->layer_index].name);
 		break;
+	case NOTE_LAYER_FETCHED: driver->fetched++; break;
 	case NOTE_HASH_DIFFERS:
+		driver->differs = true;
+		driver->differences++;
 		if (!driver->damage[0])
 			snprintf(driver->damage, sizeof driver->damage, "%.*s", (int)sizeof driver->damage - 1, text);
 		break;

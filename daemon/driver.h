@@ -67,7 +67,9 @@ struct driver {
 	char refusal[LINE_BYTES]; /* why some neighbour is not accepted, or does not accept us; empty: all well */
 	uint32_t refusal_rank;
 	char missing[LINE_BYTES];     /* a layer that nobody in the view holds; empty: none */
-	char damage[LINE_BYTES];      /* the first hash that differed from another member's; empty: none ever did */
+	char damage[LINE_BYTES];      /* a hash that differs from another member's; empty: none has in this view */
+	bool differs;                 /* that was just found */
+	uint64_t differences, fetched; /* hashes that differed, layers that were fetched, since the start */
 };
 
 /* Borrows everything; nothing runs yet. */

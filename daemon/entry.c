@@ -75,6 +75,9 @@ void entry_step(struct daemon *daemon)
 		membership_begin(membership, daemon->now_us);
 	if (daemon->driver.node && daemon->driver.is_complete)
 		membership_met(membership);
+	if (daemon->driver.differs)
+		membership_renew(membership, daemon->now_us);
+	daemon->driver.differs = false;
 	if (daemon->now_us >= membership_deadline(membership))
 		membership_tick(membership, daemon->driver.node, daemon->now_us);
 	while ((roster = membership_take(membership, daemon->now_us)) != NULL)

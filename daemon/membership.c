@@ -19,7 +19,8 @@ enum {
 	ENTER_US = 1000000,    /* beside node.silence_ms: for a neighbour to hear of the view */
 	REFUSED_US = 60000000, /* the same refusal is told so often */
 	REJOIN_US = 2000000,   /* after an entry in vain the next one waits so long, and twice as long each time */
-	REJOIN_DOUBLINGS = 7
+	REJOIN_DOUBLINGS = 7,
+	RENEW_US = 30000000
 };
 
 static uint64_t config_us(const struct membership *membership, size_t setting)
@@ -313,6 +314,15 @@ void membership_begin(struct membership *membership, uint64_t now_us)
 {
 	if (membership->is_active && membership->place == MEMBERSHIP_FIRST)
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_BEGIN}, now_us);
+}
+
+void membership_renew(struct membership *membership, uint64_t now_us)
+{
+	bool is_soon = membership->renewed_us > 0 && now_us - membership->renewed_us < RENEW_US;
+	if (!membership->is_active || membership->place != MEMBERSHIP_IN || is_soon)
+		return;
+	membership->renewed_us = now_us;
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_RENEW}, now_us);
 }
 
 /* Whether the start of a member that has the seat does not answer any more, as far as can be told here. */

@@ -38,6 +38,7 @@ struct membership {
 	uint32_t vain_entries;       /* one after the other in which that never was so */
 	uint64_t rejoin_at_us;       /* asks to be taken in not before; 0: at once */
 	bool is_doubted[ROAD_COUNT]; /* neighbours, as of config_neighbours */
+	uint64_t renewed_us;         /* when a view was last asked for because hashes differ; 0: never */
 	uint64_t refused_told_us;    /* when a refusal was last told */
 	char trouble[LINE_BYTES];    /* why the vote cannot be written; empty: it can */
 };
@@ -57,6 +58,9 @@ void membership_met(struct membership *membership);
 void membership_begin(struct membership *membership, uint64_t now_us);
 /* A decree has come in. node: as neighbours are known here; NULL: there is none. */
 void membership_hear(struct membership *membership, const struct decree *decree, const struct node *node, uint64_t now_us);
+/* The members do not hold the same: asks for a view in which whoever holds something else gets what most hold. Not again within half a
+ * minute: what comes back has a cause that this does not cure. */
+void membership_renew(struct membership *membership, uint64_t now_us);
 /* Time passes. */
 void membership_tick(struct membership *membership, const struct node *node, uint64_t now_us);
 /* When membership_tick has something to do. */

@@ -161,6 +161,18 @@ static void member_that_was_dropped_comes_back_at_the_end(void **state)
 	convene_end(world);
 }
 
+static void renewal_is_a_view_with_the_same_members(void **state)
+{
+	(void)state;
+	struct assembly *world = convene(3);
+	for (uint32_t member = B; member <= C; member++)
+		assembly_renew(world, member); /* more than one has seen it */
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Abc Abc Abc");
+	assert_int_equal(world->highest, 2);
+	convene_end(world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +185,7 @@ int main(void)
 		cmocka_unit_test(restart_before_view_1_is_complete_is_no_change),
 		cmocka_unit_test(restart_after_view_1_was_complete_takes_the_same_seat_in_a_new_view),
 		cmocka_unit_test(member_that_was_dropped_comes_back_at_the_end),
+		cmocka_unit_test(renewal_is_a_view_with_the_same_members),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

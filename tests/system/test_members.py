@@ -1,5 +1,7 @@
 """Members that die, come back, join and are cut off: the others decide to go on without them, and take them in again."""
 
+import os
+import struct
 import shutil
 import signal
 import subprocess
@@ -263,6 +265,19 @@ def test_new_member_on_a_copy_of_the_disk_of_another_is_refused_with_what_to_do(
     new.start()
     new.start_worker(*STEPS)
     check_all(r.nodes, 3)
+
+
+def test_layer_that_is_damaged_in_memory_is_told_and_healed(ring):
+    r = make(ring, 3)
+    node = r.nodes[1]
+    with open(node.folder / "run/state", "r+b") as file:  # the daemon works on this file
+        file.seek(-64 * 16, os.SEEK_END)
+        file.write(struct.pack("<16f", *[0.25] * 16))
+    wait_until(lambda: node.status()["layers_fetched"] > 0, 20, lambda: (node.status(), node.log()))
+    check_all(r.nodes, 3)
+    for other in r.nodes:
+        assert other.status()["hash_differences"] > 0 and other.log().count("has hash ") >= 1
+        assert other.status()["layers_fetched"] == (1 if other is node else 0)
 
 
 def test_second_daemon_of_a_name_does_not_push_the_first_one_out(ring):
