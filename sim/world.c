@@ -131,7 +131,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 		world_arm_work(world, rank / world->config->shards, world->now_us);
 		break;
 	case ACTION_NOTE: read_note(world, rank, &action->note); break;
-	case ACTION_STEP: /* its steps are alike however far it is */
+	case ACTION_STEP: trainee_align(trainee, action->number); break;
 	case ACTION_COLLECTED:
 	case ACTION_SUMMED:
 	case ACTION_CHECKPOINT: break;
