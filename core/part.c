@@ -87,6 +87,13 @@ void part_agree(struct sync *sync, struct actions *actions)
 
 /* ---- Offers ---- */
 
+/* A gradient of a layer that was done without it: here nobody steps. */
+static void return_gradient(struct sync *sync, uint32_t index)
+{
+	sync->realigns = true;
+	part_let_go(sync, index, RETURN_AS_IT_IS, VERDICT_NONFINITE);
+}
+
 static void open_round(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	sync->offered = true;
@@ -100,6 +107,8 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 		layer->is_made_up = false;
 		layer->phase = (offer->gradients && !layer->early) || layer->round > sync->round ? LAYER_WORKER : LAYER_OFFERED;
 		layer->absent = layer->early && layer->early_absent;
+		if (layer->early && layer->round > sync->round)
+			return_gradient(sync, i);
 		layer->early = false;
 	}
 }
@@ -114,7 +123,7 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS && !part_is_equal(sync) && !sync->resets && !offer->final;
 	for (uint32_t i = 0; i < sync->layer_count && !sync->behind && !sync->gradients; i++)
 		if (sync->state[i].round > sync->round)
-			part_let_go(sync, i, RETURN_ANCHOR, sync->state[i].verdict);
+			part_let_go(sync, i, RETURN_ANCHOR, VERDICT_ABSENT); /* done without this offer */
 }
 
 /* Whether the round that the own worker has not begun is one of gradients for the others. */
@@ -193,6 +202,10 @@ int part_gradient(struct sync *sync, uint32_t layer_index, bool absent)
 	if (!sync->offered && sync->waiting && sync->waiting_offer.gradients && !layer->early) {
 		layer->early = true;
 		layer->early_absent = absent;
+		return 0;
+	}
+	if (part_holds_gradients(sync) && sync->offered && layer->round > sync->round && layer->phase == LAYER_WORKER) {
+		return_gradient(sync, layer_index);
 		return 0;
 	}
 	if (!sync->offered || !sync->gradients || layer->phase != LAYER_WORKER || layer->round != sync->round)

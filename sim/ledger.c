@@ -152,7 +152,9 @@ void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *la
 static struct share *bringer_of(struct ledger *ledger, const struct roster *roster, uint32_t slot, size_t layer_index)
 {
 	struct share *share = ledger_share(ledger, slot, layer_index);
-	return share->ghost != NULL && roster->view < share->first_view ? share->ghost : share;
+	while (share->ghost != NULL && roster->view < share->first_view)
+		share = share->ghost;
+	return share;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
@@ -196,7 +198,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	}
 	if (member->is_standing) {
 		member->round = status->round;
-		member->is_standing = false;
+		member->is_standing = member->is_new = false;
 	}
 	if (status->round != member->round && status->round != member->round + 1)
 		return ledger_fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
@@ -262,6 +264,7 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	if (!is_near(record->z, z, 1e-9, 1e-12))
 		return ledger_fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
 			    record->z, rank, z);
+	ledger->counts.again += share->is_again && verdict == VERDICT_ACCEPTED;
 	ledger->counts.outliers += verdict == VERDICT_OUTLIER;
 	ledger->counts.nonfinites += verdict == VERDICT_NONFINITE;
 	return true;
@@ -393,8 +396,12 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 	keep_before(ledger, layer);
 	meeting->first_waits = ledger_share(ledger, first, l)->waits;
 	meeting->is_gradients = false;
-	for (uint32_t rank = 0; rank < roster->count; rank++)
-		meeting->is_gradients |= bringer_of(ledger, roster, roster->slots[rank], l)->handed;
+	for (uint32_t rank = 0; rank < roster->count; rank++) {
+		const uint32_t slot = roster->slots[rank];
+		const struct share *share = bringer_of(ledger, roster, slot, l);
+		bool is_unheard = ledger->members[slot].is_apart && share == ledger_share(ledger, slot, l);
+		meeting->is_gradients |= share->handed && !is_unheard;
+	}
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
@@ -514,7 +521,9 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	if ((!share->offered && !share->handed && !share->waits) || publish->round != share->round)
 		return ledger_fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
-	if (share->waits || share->is_fetched)
+	/* An offer that comes after its round was done. */
+	const bool is_after = share->is_void && share->commit_event != ledger->event && share->round > ledger->members[rank].round;
+	if (share->waits || share->is_fetched || is_after)
 		return ledger_publish_late(ledger, rank, l, layer, publish);
 	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */
 		if (!share_return(share, layer))

@@ -40,6 +40,9 @@ struct ledger_member {
 	struct ring_settings settings;
 	const struct roster *roster;
 	bool is_gone;       /* has fallen */
+	bool is_parted;     /* and its worker lives on */
+	bool is_new;        /* has not been ready since it came back with a worker: an offer is yet to be taken */
+	bool is_apart;      /* what its worker hands over is not heard */
 	bool is_standing;   /* its view has not been ready yet */
 	size_t next_check;  /* layer whose memory is checked after the next event */
 };

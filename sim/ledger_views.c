@@ -9,13 +9,14 @@ static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
 	return roster_rank(meeting->roster, slot) < meeting->roster->count;
 }
 
-/* Theta began from what no longer holds: the last round has another outcome, or (is_beyond) the others have gone on without this member. */
-static void lose(struct share *share, const struct layer *layer, bool is_beyond)
+/* Theta began from what no longer holds: the last round has another outcome, or (is_beyond) the others have gone on without this member.
+ * is_held: an offer is with the node. */
+static void lose(struct share *share, const struct layer *layer, bool is_beyond, bool is_held)
 {
 	bool has_part = share->offered || share->is_behind;
 	bool is_corrected = share->corrects && !(has_part && share->is_made_up);
 	if (is_beyond && !share->is_behind)
-		share->is_fetched = share->offered || share->handed; /* goes back as it is, or as the anchor */
+		share->is_fetched = is_held && (share->offered || share->handed); /* goes back as it is, or as the anchor */
 	share->corrects |= is_beyond && share->is_behind;
 	if (is_beyond ? share->is_behind : is_corrected)
 		memcpy(share->reference, layer->anchor, share->size * sizeof(float));
@@ -40,7 +41,8 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 	    memcmp(layers[l].momentum, momentum, layer->size * sizeof(float)) != 0)
 		return ledger_fail(ledger, "peer %u, layer %zu: fetched what is not that of round %ju", slot, l, (uintmax_t)healed->round);
 	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
-	if (healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot)) {
+	bool is_next = share->round != LAYER_NOTHING && healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot);
+	if (is_next && meeting->roster->view >= share->first_view) { /* not an earlier life's */
 		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
 		/* A late member keeps its theta, unless it is late too often. */
 		bool keeps = share->is_behind || (verdict == VERDICT_LATE &&
@@ -49,7 +51,7 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 		share->own_commit = healed->round;
 		share->is_fetched = !keeps;
 	} else if (!share->waits && (healed->round != share->round || share_state_hash(&layers[l]) != share->state_hash)) {
-		lose(share, &layers[l], healed->round != share->round);
+		lose(share, &layers[l], healed->round != share->round, !ledger->members[slot].is_new);
 	}
 	*ret_hash = share_state_hash(&layers[l]);
 	share->round = healed->round;
@@ -81,12 +83,63 @@ void ledger_fall(struct ledger *ledger, uint32_t slot)
 	}
 }
 
+void ledger_part(struct ledger *ledger, uint32_t slot)
+{
+	ledger->members[slot].is_parted = ledger->members[slot].is_apart = true;
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		share_part(ledger_share(ledger, slot, l));
+}
+
+void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds, uint64_t kept_round,
+		    bool is_stale)
+{
+	ledger->members[slot].is_gone = ledger->members[slot].is_parted = false;
+	ledger->members[slot].is_new = true;
+	/* With one layer all are lost. */
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		is_stale |= rounds[l] > kept_round;
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = ledger_share(ledger, slot, l);
+		const bool is_nothing = rounds[l] == LAYER_NOTHING;
+		share_survive(share, &layers[l], is_nothing, is_stale);
+		if (is_nothing)
+			ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
+	}
+}
+
+void ledger_meet(struct ledger *ledger, uint32_t slot)
+{
+	ledger->members[slot].is_apart = false;
+}
+
+void ledger_offer_again(struct ledger *ledger, uint32_t slot, const struct layer *layers)
+{
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		struct share *share = ledger_share(ledger, slot, l);
+		if (!share->offered)
+			share_offer(share, &layers[l]);
+		share->is_again = true;
+	}
+}
+
+void ledger_give_back(struct ledger *ledger, uint32_t slot, size_t layer_index)
+{
+	share_give_back(ledger_share(ledger, slot, layer_index));
+}
+
+bool ledger_is_absent(const struct ledger *ledger, uint32_t slot, size_t layer_index)
+{
+	return ledger->shares[slot * ledger->layer_count + layer_index].is_absent;
+}
+
 void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds)
 {
 	ledger->members[slot].is_gone = false;
 	for (size_t l = 0; l < ledger->layer_count; l++) {
 		struct share *share = ledger_share(ledger, slot, l);
 		uint64_t own_commit = share->own_commit;
+		if (ledger->members[slot].is_parted)
+			share_rejoin(share);
 		share_restart(share, &layers[l], true);
 		share->first_view = UINT64_MAX;
 		share->waits = true;
@@ -97,6 +150,7 @@ void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layer
 		}
 		ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
 	}
+	ledger->members[slot].is_parted = ledger->members[slot].is_apart = false;
 }
 
 bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t l, const struct layer *layer, const struct action *publish)

@@ -25,13 +25,18 @@ uint64_t share_state_hash(const struct layer *layer)
 	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
 }
 
+static void take_numbers(struct share *share)
+{
+	share->theta = memory_take(4 * share->size, sizeof(float));
+	share->snapshot = share->theta + share->size;
+	share->reference = share->theta + 2 * share->size;
+	share->delta = share->theta + 3 * share->size;
+}
+
 void share_init(struct share *share, const struct layer *layer)
 {
 	*share = (struct share){.size = layer->size, .state_hash = share_state_hash(layer)};
-	share->theta = memory_take(4 * layer->size, sizeof(float));
-	share->snapshot = share->theta + layer->size;
-	share->reference = share->theta + 2 * layer->size;
-	share->delta = share->theta + 3 * layer->size;
+	take_numbers(share);
 	memcpy(share->reference, layer->anchor, layer->size * sizeof(float));
 }
 
@@ -56,13 +61,46 @@ void share_restart(struct share *share, const struct layer *layer, bool had_begu
 	share->ghost = ghost;
 }
 
+void share_part(struct share *share)
+{
+	struct share *ghost = memory_take(1, sizeof *ghost);
+	*ghost = *share;
+	take_numbers(share);
+	memcpy(share->theta, ghost->theta, 4 * share->size * sizeof(float));
+	share->ghost = ghost;
+	share->first_view = UINT64_MAX;
+}
+
+void share_rejoin(struct share *share)
+{
+	struct share *ghost = share->ghost;
+	free(share->theta);
+	*share = *ghost;
+	free(ghost);
+}
+
+void share_survive(struct share *share, const struct layer *layer, bool is_nothing, bool is_stale)
+{
+	share->is_void |= is_stale || share->is_behind || share->corrects || share->stale > 0;
+	share->is_behind = share->corrects = share->is_fetched = false;
+	share->stale = 0;
+	share->state_hash = share_state_hash(layer);
+	if (is_nothing)
+		share->round = LAYER_NOTHING;
+}
+
+void share_give_back(struct share *share)
+{
+	share->offered = share->handed = share->is_again = false;
+}
+
 bool share_offer(struct share *share, const struct layer *layer)
 {
 	if (share->offered || share->handed)
 		return false;
 	memcpy(share->theta, layer->theta, share->size * sizeof(float));
 	share->offered = true;
-	share->is_made_up = false;
+	share->is_again = share->is_made_up = false;
 	share->theta_hash = share_theta_hash(layer);
 	return true;
 }
@@ -100,7 +138,7 @@ bool share_return(struct share *share, const struct layer *layer)
 void share_end(struct share *share, const struct layer *layer)
 {
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
-	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = share->is_void = false;
+	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = share->is_void = share->is_again = false;
 	share->stale = 0;
 }
 

@@ -24,6 +24,7 @@ struct share {
 	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
 	bool is_rejected; /* it was left out of that round */
 	uint64_t stale;   /* rounds in a row that have gone on without it */
+	bool is_again;    /* the offer at hand was made to an earlier daemon, too */
 	struct share *ghost; /* the member's earlier life */
 	uint64_t commit_event; /* of the last commit */
 	float *theta;     /* [size] as offered */
@@ -39,6 +40,14 @@ void share_init(struct share *share, const struct layer *layer);
 void share_fini(struct share *share);
 /* The member begins anew with this layer. had_begun: what it brought in its earlier life counts. */
 void share_restart(struct share *share, const struct layer *layer, bool had_begun);
+/* The member has fallen and its worker lives on: what was brought until now is its earlier life's from here on. Or it does not after all. */
+void share_part(struct share *share);
+void share_rejoin(struct share *share);
+/* Its next daemon begins with what the last one has left of the layer (is_nothing: nothing), and with a worker that has gone on.
+ * is_stale: its theta may have begun from another anchor. */
+void share_survive(struct share *share, const struct layer *layer, bool is_nothing, bool is_stale);
+/* A layer goes back to the worker as it is, without a round. */
+void share_give_back(struct share *share);
 /* The worker hands theta over, or a gradient (is_absent: has none). false: it has done so already. */
 bool share_offer(struct share *share, const struct layer *layer);
 bool share_gradient(struct share *share, const struct layer *layer, bool is_absent);
