@@ -168,14 +168,31 @@ static void tell_round(struct sync *sync, enum verdict verdict, const struct off
 	row_tell(&sync->row, &scalar, now_us);
 }
 
+/* The gradients of a step for which there is no round: nobody takes it here. */
+static void refuse_step(struct sync *sync)
+{
+	sync->waiting = false;
+	sync->refuses = true;
+	for (uint32_t i = 0; i < sync->layer_count; i++) {
+		if (sync->state[i].early)
+			return_gradient(sync, i);
+		sync->state[i].early = false;
+	}
+}
+
 /* Takes the offer that waits, once the round before is over. */
 static void watch_waiting(struct sync *sync, uint64_t now_us)
 {
 	if (sync->offered || sync->finished)
 		return;
+	if (sync->waiting && sync->waiting_offer.gradients && !is_of_gradients(sync))
+		refuse_step(sync);
 	/* Whose worker has not heard that the others average gradients goes on without it until they align. */
-	bool is_unlike = sync->lost && is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
-	if (is_unlike && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
+	bool is_unlike = is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
+	/* That it is the last would be heard by nobody in a round that the others had agreed upon before. */
+	bool is_unheard = sync->has_agreed && sync->waiting && sync->waiting_offer.final;
+	sync->realigns |= is_unlike;
+	if ((is_unlike || is_unheard) && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
 	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_ACCEPTED, &sync->waiting_offer, now_us);
@@ -187,6 +204,7 @@ int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 	if (sync->finished || sync->waiting || (sync->offered && !part_is_behind(sync)))
 		return EDIT_ERROR_INVALID;
 	sync->waiting = true;
+	sync->refuses = false;
 	sync->waiting_offer = *offer;
 	sync->waiting_us = now_us;
 	sync->waiting_wanted = 0;
@@ -204,7 +222,8 @@ int part_gradient(struct sync *sync, uint32_t layer_index, bool absent)
 		layer->early_absent = absent;
 		return 0;
 	}
-	if (part_holds_gradients(sync) && sync->offered && layer->round > sync->round && layer->phase == LAYER_WORKER) {
+	const bool is_done = part_holds_gradients(sync) && sync->offered && layer->round > sync->round && layer->phase == LAYER_WORKER;
+	if (sync->refuses || is_done) {
 		return_gradient(sync, layer_index);
 		return 0;
 	}

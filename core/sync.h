@@ -139,6 +139,7 @@ struct sync {
 	uint64_t taken_round, taken;  /* digest of the changes taken after that round */
 	uint64_t checkpoint_round;    /* after which the last checkpoint was agreed */
 	bool realigns;                /* the own theta is not that of the others where it should be: the next record says so */
+	bool refuses;                 /* the gradients of the worker's present step */
 	bool amid_gradients;          /* the others had begun it with gradients when this one came */
 	bool joins;                   /* has come without a theta: brings nothing to the round in progress */
 	bool finishing; /* agreed for the end of the round in progress */

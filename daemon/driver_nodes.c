@@ -148,6 +148,7 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->offer.step = driver->taken_step = driver->record.offer_step;
 	driver->offer.tokens = driver->record.offer_tokens;
 	driver->offer.wait_us = driver->record.offer_wait_us;
+	driver->offer_before = driver->offer;
 	driver->checkpoint_us = now_us;
 	prepare_worker(driver);
 	struct event event = {.kind = EVENT_TICK};

@@ -49,6 +49,7 @@ static void take_offer(struct driver *driver, uint64_t step_now, struct event *e
 		driver->loss = event->offer.loss;
 	driver->exposed_us = event->offer.exposed_us;
 	driver->is_offer_open = true;
+	driver->offer_before = driver->offer;
 	driver->offer.step = step_now;
 	driver->offer.tokens = tokens;
 	driver->offer.wait_us = wait_us;

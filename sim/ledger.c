@@ -494,7 +494,7 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	/* Whoever has brought none gets none. */
-	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && !share->waits;
+	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && share->handed;
 	if (has_mean && meeting->mean_hash == 0)
 		meeting->mean_hash = share_gradient_hash(layer);
 	if (has_mean && share_gradient_hash(layer) != meeting->mean_hash)
@@ -521,8 +521,9 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	if ((!share->offered && !share->handed && !share->waits) || publish->round != share->round)
 		return ledger_fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
-	/* An offer that comes after its round was done. */
-	const bool is_after = share->is_void && share->commit_event != ledger->event && share->round > ledger->members[rank].round;
+	/* An offer that comes after its round was done, or a gradient for which there is none. */
+	const bool is_ahead = share->is_void && share->round > ledger->members[rank].round;
+	const bool is_after = share->commit_event != ledger->event && (is_ahead || share->handed);
 	if (share->waits || share->is_fetched || is_after)
 		return ledger_publish_late(ledger, rank, l, layer, publish);
 	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */

@@ -25,8 +25,11 @@ void remains_keep(struct world *world, uint32_t slot)
 		return;
 	member->kept_round = status.round;
 	member->kept_since = node_since(member->node);
-	if (!world_replica(world, slot)->is_apart)
-		member->kept_offers = world_replica(world, slot)->trainee.offers;
+	for (size_t i = 0; i < world->actions->count; i++) {
+		bool is_done = world->actions->list[i].kind == ACTION_NOTE && world->actions->list[i].note.code == NOTE_ROUND_DONE;
+		if (is_done && !world_replica(world, slot)->is_apart)
+			member->kept_offers = world_replica(world, slot)->trainee.offers - node_offer_waits(member->node);
+	}
 }
 
 bool remains_is_outdated(const struct world *world, uint32_t slot)

@@ -85,6 +85,9 @@ void share_survive(struct share *share, const struct layer *layer, bool is_nothi
 	share->is_behind = share->corrects = share->is_fetched = false;
 	share->stale = 0;
 	share->state_hash = share_state_hash(layer);
+	/* As the last daemon has left it. */
+	memcpy(share->theta, layer->theta, share->size * sizeof(float));
+	share->theta_hash = share_theta_hash(layer);
 	if (is_nothing)
 		share->round = LAYER_NOTHING;
 }
@@ -185,6 +188,8 @@ enum verdict share_judge(const struct share *share, const struct record *record,
 		return VERDICT_ABSENT;
 	if (share->is_void && (record->verdict == VERDICT_ABSENT || record->verdict == VERDICT_LATE))
 		return record->verdict;
+	if (is_gradients && share->offered && record->verdict == VERDICT_LATE)
+		return VERDICT_LATE; /* it has theta to bring */
 	if (share_is_too_stale(share, settings) && !is_equal)
 		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */

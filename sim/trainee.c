@@ -36,6 +36,14 @@ void trainee_fini(struct trainee *trainee)
 	trainee->held = NULL;
 }
 
+static bool has_all(const struct trainee *trainee)
+{
+	bool is_all = true;
+	for (size_t l = 0; l < trainee->config.layer_count; l++)
+		is_all &= trainee->held[l];
+	return is_all;
+}
+
 bool trainee_is_handing(const struct trainee *trainee)
 {
 	return trainee->place == TRAINEE_HANDING || trainee->place == TRAINEE_MEAN;
@@ -246,6 +254,8 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 		trainee->wake_us = UINT64_MAX;
 		bool is_over = trainee->stopped || trainee->ended;
 		bool is_due = trainee->steps >= trainee->schedule || trainee->offers >= trainee->config.rounds;
+		if (!is_over && trainee->steps > 0 && is_due && !has_all(trainee))
+			return TRAINEE_NOTHING; /* of a step before it resumed */
 		if (!is_over && trainee->steps > 0 && is_due) {
 			fill_offer(trainee, false, ret_offer);
 			return TRAINEE_OFFERS;
