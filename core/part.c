@@ -116,6 +116,7 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 static void take_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	open_round(sync, offer, now_us);
+	sync->must_tell = sync->has_agreed; /* what was told when that was agreed has been done with this offer */
 	sync->gradients = offer->gradients;
 	sync->aligns |= sync->next_gradients && !offer->gradients;
 	bool is_too_stale = !sync->aligns && (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE);
@@ -293,6 +294,9 @@ static void watch_grace(struct sync *sync, uint64_t now_us, struct actions *acti
 void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	watch_waiting(sync, now_us);
+	if (sync->must_tell)
+		part_tell(sync, actions);
+	sync->must_tell = false;
 	watch_grace(sync, now_us, actions);
 	watch_period(sync, now_us, actions);
 }

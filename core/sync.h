@@ -142,6 +142,7 @@ struct sync {
 	bool refuses;                 /* the gradients of the worker's present step */
 	bool amid_gradients;          /* the others had begun it with gradients when this one came */
 	bool joins;                   /* has come without a theta: brings nothing to the round in progress */
+	bool must_tell;               /* the worker, what comes next */
 	bool finishing; /* agreed for the end of the round in progress */
 	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
 	uint32_t wanted;              /* layers below were asked for by the worker */

@@ -394,7 +394,7 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 			    (uintmax_t)layer->round);
 	const struct roster *roster = meeting->roster;
 	keep_before(ledger, layer);
-	meeting->first_waits = ledger_share(ledger, first, l)->waits;
+	meeting->first_waits = !ledger_share(ledger, first, l)->handed;
 	meeting->is_gradients = false;
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
 		const uint32_t slot = roster->slots[rank];

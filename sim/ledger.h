@@ -41,11 +41,12 @@ void ledger_fall(struct ledger *ledger, uint32_t slot);
 void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds);
 /* A member that has fallen has a worker that lives on, or its memory is there for the next one. When it comes back, that worker has what
  * the state says: ledger_survive instead of ledger_rise; kept_round: completed by all
- * layers; is_stale: theta may have begun from another anchor, as far as is known. Until ledger_meet what the worker hands over
+ * layers; is_stale: theta may have begun from another anchor, as far as is known; is_outdated: the worker waits for all of
+ * it. Until ledger_meet what the worker hands over
  * is not heard; then it is offered again (what has come back since too), or given back. */
 void ledger_part(struct ledger *ledger, uint32_t slot);
 void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds, uint64_t kept_round,
-		    bool is_stale);
+		    bool is_stale, bool is_outdated);
 void ledger_meet(struct ledger *ledger, uint32_t slot);
 void ledger_offer_again(struct ledger *ledger, uint32_t slot, const struct layer *layers);
 void ledger_give_back(struct ledger *ledger, uint32_t slot, size_t layer_index);

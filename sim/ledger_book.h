@@ -15,7 +15,7 @@ struct meeting {
 	uint64_t round;      /* 0: unused */
 	uint32_t committed_count;
 	const struct roster *roster; /* of the view in which it was committed first */
-	bool first_waits;    /* whoever committed first has no theta, so no mean */
+	bool first_waits;    /* whoever committed first has brought no gradient, so it has no mean */
 	bool is_gradients;   /* the round is of gradients */
 	struct record *records; /* [count of roster] as the first member to commit has them */
 	double *weights;     /* [count of roster] */

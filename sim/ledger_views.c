@@ -15,6 +15,7 @@ static void lose(struct share *share, const struct layer *layer, bool is_beyond,
 {
 	bool has_part = share->offered || share->is_behind;
 	bool is_corrected = share->corrects && !(has_part && share->is_made_up);
+	share->fetched_as = VERDICT_ABSENT;
 	if (is_beyond && !share->is_behind)
 		share->is_fetched = is_held && (share->offered || share->handed); /* goes back as it is, or as the anchor */
 	share->corrects |= is_beyond && share->is_behind;
@@ -43,13 +44,14 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 	const struct meeting *meeting = &layer->meetings[healed->round % MEETINGS];
 	bool is_next = share->round != LAYER_NOTHING && healed->round == share->round + 1 && !share->waits && is_of_roster(meeting, slot);
 	if (is_next && meeting->roster->view >= share->first_view) { /* not an earlier life's */
-		enum verdict verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
-		/* A late member keeps its theta, unless it is late too often. */
-		bool keeps = share->is_behind || (verdict == VERDICT_LATE &&
-						  !share_is_too_stale(share, &ledger->settings[healed->round - 1]));
+		const struct record *record = &meeting->records[roster_rank(meeting->roster, slot)];
+		const enum verdict verdict = record->verdict;
+		/* A late member keeps its theta, unless that is the one that came too late. */
+		bool keeps = share->is_behind || (verdict == VERDICT_LATE && record->steps == 0);
 		share_commit(share, &layers[l], verdict, meeting->accepted > 0);
 		share->own_commit = healed->round;
 		share->is_fetched = !keeps;
+		share->fetched_as = verdict;
 	} else if (!share->waits && (healed->round != share->round || share_state_hash(&layers[l]) != share->state_hash)) {
 		lose(share, &layers[l], healed->round != share->round, !ledger->members[slot].is_new);
 	}
@@ -91,7 +93,7 @@ void ledger_part(struct ledger *ledger, uint32_t slot)
 }
 
 void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds, uint64_t kept_round,
-		    bool is_stale)
+		    bool is_stale, bool is_outdated)
 {
 	ledger->members[slot].is_gone = ledger->members[slot].is_parted = false;
 	ledger->members[slot].is_new = true;
@@ -102,6 +104,7 @@ void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *la
 		struct share *share = ledger_share(ledger, slot, l);
 		const bool is_nothing = rounds[l] == LAYER_NOTHING;
 		share_survive(share, &layers[l], is_nothing, is_stale);
+		share->waits = is_outdated;
 		if (is_nothing)
 			ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
 	}
@@ -156,19 +159,18 @@ void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layer
 bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t l, const struct layer *layer, const struct action *publish)
 {
 	struct share *share = ledger_share(ledger, slot, l);
-	const struct meeting *meeting = &ledger->layers[l].meetings[publish->round % MEETINGS];
 	if (share->handed && publish->verdict != VERDICT_NONFINITE)
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published as a mean that is not there", slot, l,
 			    (uintmax_t)publish->round);
 	if (!share->handed && memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) != 0)
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: theta is not the anchor that was fetched", slot, l,
 			    (uintmax_t)publish->round);
-	enum verdict verdict = VERDICT_ABSENT;
-	if (!share->waits && !share->is_void)
-		verdict = meeting->records[roster_rank(meeting->roster, slot)].verdict;
+	enum verdict verdict = share->is_fetched ? share->fetched_as : VERDICT_ABSENT;
 	if (!share->handed && !share->waits && publish->verdict != verdict)
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: published with another verdict than recorded", slot, l,
 			    (uintmax_t)publish->round);
+	const bool stays_void = share->handed && share->is_void; /* theta did not go back */
 	share_end(share, layer);
+	share->is_void = stays_void;
 	return true;
 }

@@ -326,7 +326,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 		employ_anew(world, slot, rounds);
 	} else {
 		member->finished = node.finished;
-		ledger_survive(world->ledger, slot, member->layers, rounds, node.round, node.is_stale);
+		ledger_survive(world->ledger, slot, member->layers, rounds, node.round, node.is_stale, node.is_outdated);
 		remains_prepare(world, slot);
 	}
 	free(rounds);

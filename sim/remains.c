@@ -70,6 +70,12 @@ void remains_prepare(struct world *world, uint32_t slot)
 	replica->paused = 0;
 	trainee->paused = false;
 	trainee->gradients = is_averaging;
+	if (remains_is_outdated(world, slot)) {
+		trainee_wait(trainee);
+		replica->meets_us = world->now_us;
+		world_arm_work(world, slot, replica->meets_us);
+		return;
+	}
 	if (replica->remains == REMAINS_MEMORY) {
 		trainee_resume(trainee);
 		replica->work_us = UINT64_MAX; /* what the last one would have woken for has passed it by */

@@ -188,8 +188,10 @@ enum verdict share_judge(const struct share *share, const struct record *record,
 		return VERDICT_ABSENT;
 	if (share->is_void && (record->verdict == VERDICT_ABSENT || record->verdict == VERDICT_LATE))
 		return record->verdict;
-	if (is_gradients && share->offered && record->verdict == VERDICT_LATE)
-		return VERDICT_LATE; /* it has theta to bring */
+	/* It has theta to bring, or what it has is its last and would be heard by nobody. */
+	bool is_unfit = is_gradients || share->ghost != NULL;
+	if (is_unfit && (share->offered || share->handed) && record->verdict == VERDICT_LATE)
+		return VERDICT_LATE;
 	if (share_is_too_stale(share, settings) && !is_equal)
 		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */

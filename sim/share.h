@@ -19,6 +19,7 @@ struct share {
 	bool is_made_up;  /* that is done, for the offer at hand */
 	bool waits;       /* the worker has no theta yet, so the member brings nothing */
 	bool is_fetched;  /* the round that the offer was for came from another member, and theta has not gone back yet */
+	enum verdict fetched_as; /* the member's own in that round */
 	uint64_t own_commit; /* last round that the member has advanced its detector for */
 	uint64_t first_view; /* of this life; what others do in earlier ones is with the earlier life */
 	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
