@@ -112,6 +112,17 @@ static void look_at_layers(const struct state *state, uint64_t *rounds, uint64_t
 	}
 }
 
+/* Gradients of a step that an earlier daemon has heard of are refused, because its round may have been done with them; only in the first
+ * round of all they are taken again, unless some are back with the worker. Returns the last handed_step that is not taken. */
+static uint64_t refused_step(const struct run *run)
+{
+	const struct segment *segment = &run->segment;
+	bool is_void = run->state.run->round > 0;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		is_void |= run->state.places[i].is_damaged || atomic_load(&segment->layers[i].round) > 0;
+	return is_void ? atomic_load(&segment->header->handed_step) : 0;
+}
+
 int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 {
 	CHECK(!driver->node);
@@ -149,6 +160,7 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->offer.tokens = driver->record.offer_tokens;
 	driver->offer.wait_us = driver->record.offer_wait_us;
 	driver->offer_before = driver->offer;
+	driver->taken_handed = refused_step(driver->run);
 	driver->checkpoint_us = now_us;
 	prepare_worker(driver);
 	struct event event = {.kind = EVENT_TICK};

@@ -71,8 +71,10 @@ static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
 	for (size_t i = segment->layer_count; i-- > 0;) {
 		bool is_here = atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
 		if (!driver->is_handing) {
-			if (is_here)
+			if (is_here) {
 				refuse_gradient(driver, i);
+				driver->taken_handed = load(&segment->header->handed_step); /* as a whole */
+			}
 			continue;
 		}
 		if (driver->handed[i] || (!is_here && !is_dead))

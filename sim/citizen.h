@@ -24,6 +24,7 @@ struct replica {
 	uint64_t *told_round;  /* [layer_count] with which each layer was published last */
 	enum remains remains;
 	bool is_apart;         /* the worker has no daemon: what it hands over is not heard */
+	uint64_t void_offers;  /* number of the offer of such a step; 0: none */
 	bool is_refusing;      /* gradients of this step, which an earlier daemon had heard of, go back */
 	uint64_t meets_us;     /* when it finds the next daemon, once that has started */
 };

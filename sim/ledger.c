@@ -522,7 +522,9 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 		return ledger_fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
 	/* An offer that comes after its round was done, or a gradient for which there is none. */
-	const bool is_ahead = share->is_void && share->round > ledger->members[rank].round;
+	const bool is_anchor = memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) == 0;
+	const bool is_left_out = publish->verdict == VERDICT_ABSENT && is_anchor;
+	const bool is_ahead = share->is_void && (share->round > ledger->members[rank].round || is_left_out);
 	const bool is_after = share->commit_event != ledger->event && (is_ahead || share->handed);
 	if (share->waits || share->is_fetched || is_after)
 		return ledger_publish_late(ledger, rank, l, layer, publish);

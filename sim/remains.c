@@ -67,6 +67,10 @@ void remains_prepare(struct world *world, uint32_t slot)
 	for (size_t l = 0; l < world->config->layer_count; l++)
 		for (size_t i = 0; i < replica->layers[l].size; i++)
 			replica->layers[l].base[i] = replica->layers[l].snapshot[i] = NAN;
+	if (replica->remains == REMAINS_MEMORY) {
+		trainee_resume(trainee);
+		replica->work_us = UINT64_MAX; /* what the last one would have woken for has passed it by */
+	}
 	replica->paused = 0;
 	trainee->paused = false;
 	trainee->gradients = is_averaging;
@@ -76,10 +80,6 @@ void remains_prepare(struct world *world, uint32_t slot)
 		world_arm_work(world, slot, replica->meets_us);
 		return;
 	}
-	if (replica->remains == REMAINS_MEMORY) {
-		trainee_resume(trainee);
-		replica->work_us = UINT64_MAX; /* what the last one would have woken for has passed it by */
-	}
 	/* That the run ends at the round's end was told to nobody. */
 	if (trainee->stopped && !trainee->ended && !member->finished) {
 		trainee->stopped = false;
@@ -87,6 +87,11 @@ void remains_prepare(struct world *world, uint32_t slot)
 	}
 	if (trainee->schedule == UINT64_MAX && !trainee->stopped && settings[SYNC_PERIOD] == 0.0 && !is_averaging)
 		trainee_schedule(trainee, node_is_aligning(member->node) ? 1 : (uint64_t)settings[SYNC_INTERVAL], false);
+	/* Gradients of a step that an earlier daemon has heard of: in the first round of all they are taken again, unless some are back. */
+	bool is_void = member->kept_round > 0 || member->is_torn;
+	for (size_t l = 0; l < world->config->layer_count; l++)
+		is_void |= replica->told_round[l] > 0;
+	replica->void_offers = trainee_is_handing(trainee) && is_void ? trainee->offers : 0;
 	replica->meets_us = world->now_us + (dice_chance(dice, 0.5) ? 0 : dice_magnitude(dice, 100, 2 * SECOND));
 	world_arm_work(world, slot, replica->meets_us);
 }
@@ -103,16 +108,13 @@ void remains_refuse(struct world *world, uint32_t slot, size_t layer_index)
 	give_back(world, slot, layer_index, VERDICT_NONFINITE);
 }
 
-/* Gradients of a step that an earlier daemon has heard of: in the first round of all they are taken again, unless some are back already. */
+/* Gradients of a step that is under way. */
 static void meet_gradients(struct world *world, uint32_t slot)
 {
-	const struct citizen *member = &world->members[slot];
 	struct replica *replica = world_replica(world, slot);
 	struct trainee *trainee = &replica->trainee;
 	const size_t layer_count = world->config->layer_count;
-	bool is_taken = trainee->gradients;
-	for (size_t l = 0; l < layer_count; l++)
-		is_taken &= replica->told_round[l] <= member->kept_round && !member->is_torn;
+	const bool is_taken = trainee->gradients && trainee->offers != replica->void_offers;
 	replica->is_refusing = !is_taken;
 	if (is_taken) {
 		struct event event = {.kind = EVENT_OFFER, .offer = replica->offer};
