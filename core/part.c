@@ -464,6 +464,13 @@ void part_join(struct sync *sync, bool gradients, uint64_t now_us)
 
 void part_tell(struct sync *sync, struct actions *actions)
 {
+	if (sync->has_agreed && !sync->offered && !sync->waiting && !sync->finished) {
+		/* The round in progress, which others have agreed upon, waits for this offer: the next one is told once it is there. */
+		struct action *action = actions_add(actions, ACTION_SCHEDULE);
+		action->gradients = sync->amid_gradients;
+		action->number = sync->amid_gradients ? SCHEDULE_LATER : 1;
+		return;
+	}
 	if (sync->finishing || sync->finished)
 		actions_add(actions, ACTION_SCHEDULE)->number = 0;
 	else

@@ -128,6 +128,7 @@ bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *laye
 	for (size_t l = 0; l < ledger->layer_count; l++)
 		if (!share_offer(ledger_share(ledger, rank, l), &layers[l]))
 			return ledger_fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
+	ledger_hold(ledger, rank);
 	return true;
 }
 
@@ -198,7 +199,8 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	}
 	if (member->is_standing) {
 		member->round = status->round;
-		member->is_standing = member->is_new = false;
+		member->is_standing = false;
+		ledger_hold(ledger, rank);
 	}
 	if (status->round != member->round && status->round != member->round + 1)
 		return ledger_fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);

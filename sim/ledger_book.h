@@ -41,7 +41,6 @@ struct ledger_member {
 	const struct roster *roster;
 	bool is_gone;       /* has fallen */
 	bool is_parted;     /* and its worker lives on */
-	bool is_new;        /* has not been ready since it came back with a worker: an offer is yet to be taken */
 	bool is_apart;      /* what its worker hands over is not heard */
 	bool is_standing;   /* its view has not been ready yet */
 	size_t next_check;  /* layer whose memory is checked after the next event */
@@ -71,6 +70,8 @@ static inline struct share *ledger_share(struct ledger *ledger, uint32_t slot, s
 {
 	return &ledger->shares[slot * ledger->layer_count + layer_index];
 }
+/* A member's node has taken what its worker has offered, if it is there and a view is ready. */
+void ledger_hold(struct ledger *ledger, uint32_t slot);
 /* A layer goes back to the worker apart from a commit: fetched, or because the worker has none. */
 bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t layer_index, const struct layer *layer,
 			 const struct action *publish);

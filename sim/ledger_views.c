@@ -9,15 +9,14 @@ static bool is_of_roster(const struct meeting *meeting, uint32_t slot)
 	return roster_rank(meeting->roster, slot) < meeting->roster->count;
 }
 
-/* Theta began from what no longer holds: the last round has another outcome, or (is_beyond) the others have gone on without this member.
- * is_held: an offer is with the node. */
-static void lose(struct share *share, const struct layer *layer, bool is_beyond, bool is_held)
+/* Theta began from what no longer holds: the last round has another outcome, or (is_beyond) the others have gone on without this member. */
+static void lose(struct share *share, const struct layer *layer, bool is_beyond)
 {
 	bool has_part = share->offered || share->is_behind;
 	bool is_corrected = share->corrects && !(has_part && share->is_made_up);
 	share->fetched_as = VERDICT_ABSENT;
 	if (is_beyond && !share->is_behind)
-		share->is_fetched = is_held && (share->offered || share->handed); /* goes back as it is, or as the anchor */
+		share->is_fetched = !share->is_unheld && (share->offered || share->handed); /* goes back as it is, or as the anchor */
 	share->corrects |= is_beyond && share->is_behind;
 	if (is_beyond ? share->is_behind : is_corrected)
 		memcpy(share->reference, layer->anchor, share->size * sizeof(float));
@@ -53,7 +52,7 @@ bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layer
 		share->is_fetched = !keeps;
 		share->fetched_as = verdict;
 	} else if (!share->waits && (healed->round != share->round || share_state_hash(&layers[l]) != share->state_hash)) {
-		lose(share, &layers[l], healed->round != share->round, !ledger->members[slot].is_new);
+		lose(share, &layers[l], healed->round != share->round);
 	}
 	*ret_hash = share_state_hash(&layers[l]);
 	share->round = healed->round;
@@ -96,7 +95,6 @@ void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *la
 		    bool is_stale, bool is_outdated)
 {
 	ledger->members[slot].is_gone = ledger->members[slot].is_parted = false;
-	ledger->members[slot].is_new = true;
 	/* With one layer all are lost. */
 	for (size_t l = 0; l < ledger->layer_count; l++)
 		is_stale |= rounds[l] > kept_round;
@@ -105,14 +103,23 @@ void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *la
 		const bool is_nothing = rounds[l] == LAYER_NOTHING;
 		share_survive(share, &layers[l], is_nothing, is_stale);
 		share->waits = is_outdated;
+		share->is_unheld = true;
 		if (is_nothing)
 			ledger->layers[l].detectors[slot] = ledger->layers[l].detectors_before[slot] = (struct formula_detector){0};
 	}
 }
 
+void ledger_hold(struct ledger *ledger, uint32_t slot)
+{
+	const struct ledger_member *member = &ledger->members[slot];
+	for (size_t l = 0; l < ledger->layer_count; l++)
+		ledger_share(ledger, slot, l)->is_unheld = member->is_standing || member->is_apart;
+}
+
 void ledger_meet(struct ledger *ledger, uint32_t slot)
 {
 	ledger->members[slot].is_apart = false;
+	ledger_hold(ledger, slot);
 }
 
 void ledger_offer_again(struct ledger *ledger, uint32_t slot, const struct layer *layers)

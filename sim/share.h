@@ -25,6 +25,7 @@ struct share {
 	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
 	bool is_rejected; /* it was left out of that round */
 	uint64_t stale;   /* rounds in a row that have gone on without it */
+	bool is_unheld;   /* the node has not taken the offer yet: no view is ready, or it has not heard of it */
 	bool is_again;    /* the offer at hand was made to an earlier daemon, too */
 	struct share *ghost; /* the member's earlier life */
 	uint64_t commit_event; /* of the last commit */
