@@ -173,7 +173,7 @@ static void tell_round(struct sync *sync, enum verdict verdict, const struct off
 static void refuse_step(struct sync *sync)
 {
 	sync->waiting = false;
-	sync->refuses = true;
+	sync->refuses = sync->must_tell = true;
 	for (uint32_t i = 0; i < sync->layer_count; i++) {
 		if (sync->state[i].early)
 			return_gradient(sync, i);
@@ -202,7 +202,8 @@ static void watch_waiting(struct sync *sync, uint64_t now_us)
 
 int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
-	if (sync->finished || sync->waiting || (sync->offered && !part_is_behind(sync)))
+	const bool is_over = sync->finished && sync->is_ready; /* a view may begin with a run that goes on */
+	if (is_over || sync->waiting || (sync->offered && !part_is_behind(sync)))
 		return EDIT_ERROR_INVALID;
 	sync->waiting = true;
 	sync->refuses = false;

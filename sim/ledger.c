@@ -396,7 +396,6 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 			    (uintmax_t)layer->round);
 	const struct roster *roster = meeting->roster;
 	keep_before(ledger, layer);
-	meeting->first_waits = !ledger_share(ledger, first, l)->handed;
 	meeting->is_gradients = false;
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
 		const uint32_t slot = roster->slots[rank];
@@ -404,6 +403,8 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 		bool is_unheard = ledger->members[slot].is_apart && share == ledger_share(ledger, slot, l);
 		meeting->is_gradients |= share->handed && !is_unheard;
 	}
+	const struct record *own = node_record(node, l, roster_rank(roster, first));
+	meeting->first_waits = !ledger_share(ledger, first, l)->handed || own->verdict == VERDICT_LATE;
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
@@ -496,7 +497,8 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	/* Whoever has brought none gets none. */
-	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && share->handed;
+	const enum verdict own = meeting->records[roster_rank(roster, rank)].verdict;
+	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && share->handed && own != VERDICT_LATE;
 	if (has_mean && meeting->mean_hash == 0)
 		meeting->mean_hash = share_gradient_hash(layer);
 	if (has_mean && share_gradient_hash(layer) != meeting->mean_hash)
@@ -504,7 +506,7 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 			    (uintmax_t)committed->round);
 	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
 		return false;
-	share_commit(share, layer, meeting->records[roster_rank(roster, rank)].verdict, meeting->accepted > 0);
+	share_commit(share, layer, own, meeting->accepted > 0);
 	share->round = share->own_commit = committed->round;
 	share->commit_event = ledger->event;
 	share->state_hash = hash;
@@ -525,7 +527,9 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
 	/* An offer that comes after its round was done, or a gradient for which there is none. */
 	const bool is_anchor = memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) == 0;
-	const bool is_left_out = publish->verdict == VERDICT_ABSENT && is_anchor;
+	/* Of an empty layer nobody can tell, and it makes no difference where the round runs behind the worker's steps. */
+	const bool is_plain = layer->size > 0 || ledger->settings[ledger->members[rank].round].value[SYNC_OVERLAP] != OVERLAP_STEPS;
+	const bool is_left_out = publish->verdict == VERDICT_ABSENT && is_anchor && is_plain;
 	const bool is_ahead = share->is_void && (share->round > ledger->members[rank].round || is_left_out);
 	const bool is_after = share->commit_event != ledger->event && (is_ahead || share->handed);
 	if (share->waits || share->is_fetched || is_after)
