@@ -107,6 +107,8 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 		layer->is_made_up = false;
 		layer->phase = (offer->gradients && !layer->early) || layer->round > sync->round ? LAYER_WORKER : LAYER_OFFERED;
 		layer->absent = layer->early && layer->early_absent;
+		if (sync->waiting)
+			continue; /* what came early is for a later round */
 		if (layer->early && layer->round > sync->round)
 			return_gradient(sync, i);
 		layer->early = false;

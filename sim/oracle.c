@@ -119,6 +119,7 @@ static bool is_outdone(const struct world *world, const struct node *node, bool 
  * before. */
 static bool is_whole(const struct world *world, const struct node *node)
 {
+	uint64_t lowest = UINT64_MAX, highest = 0; /* amid a heal they may be further apart */
 	for (size_t l = 0; l < world->config->layer_count; l++) {
 		if (node_layer_round(node, l) == LAYER_NOTHING)
 			return false;
@@ -127,8 +128,10 @@ static bool is_whole(const struct world *world, const struct node *node)
 			if (round != LAYER_NOTHING && round > node_layer_round(node, l) + 1)
 				return false;
 		}
+		lowest = u64_min(lowest, node_layer_round(node, l));
+		highest = u64_max(highest, node_layer_round(node, l));
 	}
-	return !is_outdone(world, node, false);
+	return highest - lowest <= 1 && !is_outdone(world, node, false);
 }
 
 /* Whether the others could not go on without this one: of those who have come furthest among them none is whole. */

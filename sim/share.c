@@ -88,8 +88,10 @@ void share_survive(struct share *share, const struct layer *layer, bool is_nothi
 	/* As the last daemon has left it. */
 	memcpy(share->theta, layer->theta, share->size * sizeof(float));
 	share->theta_hash = share_theta_hash(layer);
-	if (is_nothing)
+	if (is_nothing) {
 		share->round = LAYER_NOTHING;
+		share->own_commit = 0;
+	}
 }
 
 void share_give_back(struct share *share)
