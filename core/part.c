@@ -208,6 +208,7 @@ int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 	if (is_over || sync->waiting || (sync->offered && !part_is_behind(sync)))
 		return EDIT_ERROR_INVALID;
 	sync->waiting = true;
+	sync->step = offer->step;
 	sync->refuses = false;
 	sync->waiting_offer = *offer;
 	sync->waiting_us = now_us;

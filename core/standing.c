@@ -65,6 +65,7 @@ static void inherit_part(struct sync *sync, const struct sync *old)
 	sync->waiting_us = old->waiting_us;
 	sync->waiting_wanted = old->waiting_wanted;
 	sync->wanted = old->wanted;
+	sync->step = old->step;
 	sync->part_us = old->part_us;
 	sync->grace_us = old->grace_us;
 	sync->done_us = old->done_us;

@@ -215,6 +215,9 @@ void driver_schedule(struct driver *driver, uint64_t steps, bool gradients)
 	struct segment_header *header = driver->run->segment.header;
 	/* 0: it stops when the last round, agreed but still under way, is complete. */
 	uint64_t at = steps == 0 || steps > UINT64_MAX - driver->offer.step ? UINT64_MAX : driver->offer.step + steps;
+	/* No worker offers twice at one step. */
+	if (driver->void_step > 0)
+		at = u64_max(at, driver->void_step + 1);
 	atomic_store(&header->gradients, gradients);
 	atomic_store(&header->offer_step, at);
 	driver->must_ring = true;

@@ -35,6 +35,7 @@ struct driver {
 	size_t block_bytes;      /* of its memory */
 	uint64_t now_us;         /* of the turn */
 	uint64_t deadline_us;    /* that the node asked for */
+	uint64_t void_step;      /* offered_step of the last offer that was given back */
 	uint64_t taken_step;     /* offered_step of the last offer taken */
 	struct state_run record; /* what the state file says of the run, kept up to date */
 	struct driver_offer { uint64_t step, tokens, wait_us; } offer, offer_before; /* the worker's words at the last offer, and the one before */

@@ -60,6 +60,7 @@ static struct node_config node_config_of(const struct driver *driver, const uint
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.run->round,
 		.view = config->view, .since = run->state.run->since, .layer_rounds = layer_rounds, .is_outdated = run_is_outdated(run),
 		.finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED, .is_stale = run_is_stale(run),
+		.step = atomic_load(&run->segment.header->step) + atomic_load(&run->segment.header->lead),
 		.detectors = detectors, .settings = run->state.run->settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,

@@ -311,6 +311,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	node.layer_since = layer_since;
 	node.detectors = detectors;
 	node.is_outdated = remains_is_outdated(world, slot);
+	node.step = remains_step(world, slot);
 	node.is_stale = remains_is_stale(world, slot);
 	node.settings = has_some ? settings : world->setup.settings;
 	struct citizen before = *member;

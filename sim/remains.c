@@ -43,6 +43,12 @@ bool remains_is_outdated(const struct world *world, uint32_t slot)
 	return replica->remains == REMAINS_NOTHING || is_waiting;
 }
 
+uint64_t remains_step(const struct world *world, uint32_t slot)
+{
+	const struct replica *replica = world_replica(world, slot);
+	return replica->remains == REMAINS_NOTHING ? 0 : replica->trainee.done + replica->trainee.lead;
+}
+
 bool remains_is_stale(const struct world *world, uint32_t slot)
 {
 	const struct citizen *member = &world->members[slot];

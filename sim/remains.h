@@ -9,8 +9,9 @@
 
 /* A member falls: from now on its worker is alone. */
 void remains_leave(struct world *world, uint32_t slot, enum remains remains);
-/* Its daemon starts again: whether the worker waits for theta; and whether theta began from another anchor than that of the state, by the worker's memory. */
+/* Its daemon starts again: whether the worker waits for theta; at which step it is; and whether theta began from another anchor than that of the state, by the worker's memory. */
 bool remains_is_outdated(const struct world *world, uint32_t slot);
+uint64_t remains_step(const struct world *world, uint32_t slot);
 bool remains_is_stale(const struct world *world, uint32_t slot);
 /* Has the worker go on with the member's new node, which it finds a little later. */
 void remains_prepare(struct world *world, uint32_t slot);

@@ -67,7 +67,7 @@ void trainee_resume(struct trainee *trainee)
 
 void trainee_align(struct trainee *trainee, uint64_t step)
 {
-	trainee->lead = step - trainee->done;
+	trainee->lead = step > trainee->done ? step - trainee->done : 0;
 }
 
 /* Layer that the forward pass waits for; layer_count: none. */

@@ -49,7 +49,7 @@ struct trainee {
 	bool is_dead;        /* the worker is, this layer's gradient was not finished */
 	uint64_t steps;      /* since the last offer */
 	uint64_t done;       /* steps of its life */
-	uint64_t lead;       /* steps that the run is ahead of it, modulo 2^64 */
+	uint64_t lead;       /* steps that the run is ahead of it */
 	float **inner;       /* [layer_count][size] momentum of averaged gradients */
 	bool is_averaging;   /* the inner state is that of averaged gradients: nothing was offered but those since it began */
 	uint64_t schedule;   /* steps after which to offer; UINT64_MAX: not told yet */
