@@ -316,6 +316,8 @@ static void resume_part(struct sync *sync, uint64_t now_us, struct actions *acti
 		sync->lost |= sync->state[i].round > sync->round;
 	sync->realigns = true;
 	part_begin(sync, now_us, actions);
+	if (sync->has_agreed)
+		part_tell(sync, actions);
 }
 
 static void let_go_on(struct sync *sync, uint64_t now_us, struct actions *actions)

@@ -260,7 +260,8 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 			fill_offer(trainee, false, ret_offer);
 			return TRAINEE_OFFERS;
 		}
-		if (trainee->stopped || trainee->paused || !trainee->started)
+		/* It stops when the last round is over, and waits for its layers until then. */
+		if ((trainee->stopped && has_all(trainee)) || trainee->paused || !trainee->started)
 			return TRAINEE_NOTHING;
 		begin_forward(trainee, now_us); /* after the last offer it only waits for the layers */
 	}
