@@ -239,14 +239,15 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	const struct record *record = &meeting->records[rank];
 	const uint32_t slot = meeting->roster->slots[rank];
 	struct share *share = bringer_of(ledger, meeting->roster, slot, l);
+	struct formula_detector earlier = share->detector;
+	struct formula_detector *detector = share->has_fallen ? &earlier : &ledger->layers[l].detectors[slot];
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
 		return ledger_fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
 			    rank);
 	if (record->verdict != VERDICT_LATE && !share_is_there(share, meeting->is_gradients))
 		return ledger_fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
-	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings,
-					   &ledger->layers[l].detectors[slot], &z);
+	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings, detector, &z);
 	if (record->verdict != verdict)
 		return ledger_fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
 			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);

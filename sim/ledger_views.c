@@ -81,6 +81,8 @@ void ledger_fall(struct ledger *ledger, uint32_t slot)
 		const struct meeting *meeting = &layer->meetings[layer->round % MEETINGS];
 		if (layer->round > 0 && is_of_roster(meeting, slot) && ledger_share(ledger, slot, l)->own_commit < layer->round)
 			layer->detectors[slot] = layer->detectors_before[slot];
+		ledger_share(ledger, slot, l)->has_fallen = true;
+		ledger_share(ledger, slot, l)->detector = layer->detectors[slot];
 	}
 }
 

@@ -149,6 +149,22 @@ static bool is_spared(const struct world *world, uint32_t slot)
 	return true;
 }
 
+/* Whether somebody alive could give a member a layer that it has lost: as of the round of its newest, or the one before. */
+static bool is_elsewhere(const struct world *world, const struct node *node, size_t layer_index)
+{
+	uint64_t newest = 0;
+	for (size_t l = 0; l < world->config->layer_count; l++)
+		if (node_layer_round(node, l) != LAYER_NOTHING)
+			newest = u64_max(newest, node_layer_round(node, l));
+	for (uint32_t other = 0; other < world->count; other++) {
+		const struct citizen *member = &world->members[other];
+		uint64_t round = node_layer_round(member->node, layer_index);
+		if (!member->crashed && member->node != node && round != LAYER_NOTHING && round + 1 >= newest)
+			return true;
+	}
+	return false;
+}
+
 static enum remains draw_remains(struct world *world, const struct heap_entry *entry)
 {
 	struct dice *dice = &world->view_dice;
@@ -193,6 +209,8 @@ static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, str
 	is_nothing |= replica->remains == REMAINS_NOTHING && dice_chance(dice, 0.3);
 	is_nothing |= is_outdone(world, member->node, false) && !is_outdone(world, member->node, true);
 	size_t torn = dice_chance(dice, 0.4) ? dice_between(dice, 0, layer_count - 1) : layer_count;
+	if (torn < layer_count && !is_elsewhere(world, member->node, torn))
+		torn = layer_count;
 	if (is_nothing)
 		replica->remains = REMAINS_NOTHING;
 	member->is_torn = !is_nothing && torn < layer_count;

@@ -68,6 +68,7 @@ void share_part(struct share *share)
 	take_numbers(share);
 	memcpy(share->theta, ghost->theta, 4 * share->size * sizeof(float));
 	share->ghost = ghost;
+	share->has_fallen = false;
 	share->first_view = UINT64_MAX;
 }
 

@@ -24,6 +24,8 @@ struct share {
 	uint64_t first_view; /* of this life; what others do in earlier ones is with the earlier life */
 	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
 	bool is_rejected; /* it was left out of that round */
+	bool has_fallen;  /* with this detector */
+	struct formula_detector detector;
 	uint64_t stale;   /* rounds in a row that have gone on without it */
 	bool is_unheld;   /* the node has not taken the offer yet: no view is ready, or it has not heard of it */
 	bool is_again;    /* the offer at hand was made to an earlier daemon, too */
