@@ -236,8 +236,11 @@ static bool look_at_round(struct sync *sync, bool *ret_gradients)
 {
 	const bool is_amid = is_amid_round(sync, ret_gradients);
 	sync->amid_gradients = is_amid && *ret_gradients;
-	if (is_amid && !sync->has_agreed)
+	if (is_amid && !sync->has_agreed) {
+		/* What the others know of may be the round after. */
 		sync->next_gradients = *ret_gradients;
+		sync->next_aligns = sync->aligns;
+	}
 	return is_amid;
 }
 
