@@ -52,6 +52,8 @@ void ledger_offer_again(struct ledger *ledger, uint32_t slot, const struct layer
 void ledger_give_back(struct ledger *ledger, uint32_t slot, size_t layer_index);
 /* Whether the gradient that was handed over is none. */
 bool ledger_is_absent(const struct ledger *ledger, uint32_t slot, size_t layer_index);
+/* Whether a layer's round that was committed in view `since` has been done again in a later one. */
+bool ledger_is_outdone(const struct ledger *ledger, size_t layer_index, uint64_t round, uint64_t since);
 /* For every layer fetched from others. */
 bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash);
 /* After every event of a member, and its publishes; status: as of now. */

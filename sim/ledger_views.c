@@ -86,6 +86,12 @@ void ledger_fall(struct ledger *ledger, uint32_t slot)
 	}
 }
 
+bool ledger_is_outdone(const struct ledger *ledger, size_t layer_index, uint64_t round, uint64_t since)
+{
+	const struct meeting *meeting = &ledger->layers[layer_index].meetings[round % MEETINGS];
+	return round > 0 && meeting->round == round && meeting->roster->view > since;
+}
+
 void ledger_part(struct ledger *ledger, uint32_t slot)
 {
 	ledger->members[slot].is_parted = ledger->members[slot].is_apart = true;

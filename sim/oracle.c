@@ -102,16 +102,24 @@ void oracle_plan(struct world *world)
 
 /* ---- Falls ---- */
 
-/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that. */
+/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that, or
+ * has gone on from it. */
 static bool is_outdone(const struct world *world, const struct node *node, bool is_here)
 {
-	for (size_t l = 0; l < world->config->layer_count; l++)
+	for (size_t l = 0; l < world->config->layer_count; l++) {
+		const uint64_t round = node_layer_round(node, l), since = node_layer_since(node, l);
+		if (round == LAYER_NOTHING || !ledger_is_outdone(world->ledger, l, round, since))
+			continue;
+		bool is_held = !is_here;
 		for (uint32_t other = 0; other < world->count; other++) {
 			const struct citizen *member = &world->members[other];
-			if (node_layer_round(member->node, l) == node_layer_round(node, l) && !(is_here && member->crashed) &&
-			    node_layer_since(member->node, l) > node_layer_since(node, l))
-				return true;
+			uint64_t other_round = node_layer_round(member->node, l);
+			is_held |= !member->crashed && other_round != LAYER_NOTHING && other_round >= round &&
+				   node_layer_since(member->node, l) > since;
 		}
+		if (is_held)
+			return true;
+	}
 	return false;
 }
 

@@ -162,7 +162,7 @@ mutant_of_test "theta counts from an anchor that was wrong" core/standing.c 's/e
 mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_whole\(sync, theirs\) \|\| /if (/' test_heal
 
 # ---- Workers that outlive their daemon ----
-mutant "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' $views
+mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_views
 mutant "a gradient that comes too late stays" core/part.c 's/if \(sync->refuses \|\| is_done\)/if (sync->refuses)/' $views
 mutant "gradients wait for a round of parameters" core/part.c \
 	's/if \(sync->waiting && sync->waiting_offer\.gradients && !is_of_gradients\(sync\)\)/if (false)/' $views
