@@ -1,7 +1,9 @@
 """Members that die, come back, join and are cut off: the others decide to go on without them, and take them in again."""
 
+import mmap
 import shutil
 import signal
+import struct
 
 import pytest
 
@@ -106,6 +108,34 @@ def test_all_that_are_killed_go_on(ring):
     for node in r.nodes:
         node.start()
     check_all(r.nodes, 4)
+
+
+# Words of the segment (docs/protocol.md).
+STEP, OFFERED_STEP, LAYERS, OWNER_WORKER, OWNER_DAEMON, INTERVAL = 192, 216, 4096, 1, 2, 5
+
+
+def offered_step(node):
+    return struct.unpack_from("<Q", (node.folder / "run/segment").read_bytes(), OFFERED_STEP)[0]
+
+
+def test_offer_of_which_some_layers_were_back_is_made_again_at_the_next_step(ring):
+    r = make(ring, 3)
+    node = r.nodes[1]
+    for process in (node.daemon, node.worker):
+        process.kill()
+        process.wait()
+    # As if the daemon had died in the middle of a round: the worker has offered, and has its first layer back.
+    with open(node.folder / "run/segment", "r+b") as file, mmap.mmap(file.fileno(), 8192) as words:
+        step = struct.unpack_from("<Q", words, OFFERED_STEP)[0] + INTERVAL
+        struct.pack_into("<Q", words, STEP, step)
+        struct.pack_into("<Q", words, OFFERED_STEP, step)
+        for layer in range(3):
+            struct.pack_into("<I", words, LAYERS + 128 * layer, OWNER_DAEMON if layer else OWNER_WORKER)
+    wait_for_members((r.nodes[0], r.nodes[2]), 2)
+    node.daemon = node.worker = None
+    node.start()
+    node.start_worker("--steps", 100000, "--step-ms", 3000)  # so that all members are there before it has done one
+    wait_until(lambda: offered_step(node) == step + 1, 20, lambda: (offered_step(node), step, node.log()))
 
 
 def test_all_that_are_killed_with_their_workers_go_on_but_for_one(ring):
