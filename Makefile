@@ -3,7 +3,8 @@
 #   make           the five products              make check    all tests (SAN=address,undefined: with sanitizers)
 #   make tidy      the laws of the tree           make bench    measurements against a peer in the same run
 #   make fuzz      libFuzzer on the codec         make demo     NODES=4 STEPS=400, MESH=2x2: nodes train on real text
-#   make mutants   proof of the simulator
+#   make mutants   proof of the simulator           make check-containers   several machines with systemd, as containers (root)
+#   make robustness  what faults cost real rings: docs/robustness.md
 #   make install   DESTDIR=, PREFIX=, SYSCONFDIR=   V=1         show commands (WERROR=: go on after warnings)
 
 VERSION    := 0.1.0
@@ -39,7 +40,7 @@ PROTO  := check text inifile keyfile stream mapping address setting description 
           control_codec
 DAEMON := log members config votefile keyring lock notify gate zap handshake socket dealer contact guests reception transport worker_port state difference facts fields \
           folder run snapshot manifest checkpoint restore consent recovery membership changes rounds history \
-          driver driver_nodes handover health advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
+          driver driver_nodes handover health heard advice answer answer_look answer_members answer_mesh answer_view answer_trace control entry daemon
 LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
@@ -49,7 +50,7 @@ SIM    := heap parcel trainee formula share ledger ledger_views ballot trace set
 CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_view render_layers look recount \
           steer leave wait keygen
 # Tests in cmocka, by area.
-TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_input test_council_seeds test_row test_collective test_mesh \
+TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_return test_council_input test_council_seeds test_row test_collective test_mesh \
           test_node test_node_trouble test_node_views test_heal test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_codec_views \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
@@ -58,7 +59,7 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render test_ctl_view
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
+HELPERS := near assembly convene lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
            owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
@@ -75,7 +76,7 @@ TEST_LIBS   := -lcmocka $(DAEMON_LIBS) $(WORKER_LIBS)
 objects = $(patsubst %,$(B)/$(1)/%.o,$(2))
 PRODUCTS := $(addprefix $(B)/,editd edit-worker editctl edit-sim libedit-worker.so)
 
-.PHONY: FORCE all check checks tidy objects mutants bench fuzz corpus experiments experiments-full demo install clean
+.PHONY: FORCE all check checks check-containers tidy objects mutants bench robustness fuzz corpus experiments experiments-full demo install clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 all: $(PRODUCTS)
@@ -152,6 +153,14 @@ $(addprefix run/,$(TESTS)): run/%: $(B)/tests/%
 $(addprefix run/,$(SCRIPTS)): run/%: tests/% | all
 	@BUILD=$(B) SANFLAGS="$(SANFLAGS)" tests/run $* $(B)/tests/$*.log $<
 
+# Scenarios on several machines, one line each; SCENARIO='partition or power' runs those whose names match.
+SCENARIO ?=
+check-containers: all $(B)/tests/containers/netdelay
+	@BUILD=$(B) tests/test_containers.py $(if $(SCENARIO),-k '$(SCENARIO)')
+$(B)/tests/containers/netdelay: $(B)/tests/containers/netdelay.o
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -lnetfilter_queue -lnfnetlink
+
 # The laws of the tree on the files and on plain objects of the core; then clang's opinion of every file, without linking.
 tidy: $(B)/core.a
 	$(call say,TIDY,tests/tidy.py)
@@ -160,7 +169,7 @@ tidy: $(B)/core.a
 	@mkdir -p $(B)/tests && echo 0 >$(B)/tests/tidy.passed
 objects: $(call objects,core,$(CORE)) $(call objects,proto,$(PROTO)) $(call objects,daemon,main $(DAEMON)) \
 	 $(call objects,worker,main $(LIBW) $(MODEL) $(TOOLS)) $(call objects,sim,main $(SIM)) $(call objects,ctl,main $(CTL)) \
-	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES))
+	 $(call objects,tests,$(TESTS) $(HELPERS) $(PROBES) containers/netdelay)
 
 # Proves the simulator: faults planted in a copy of the core, each of which it must find.
 mutants:
@@ -209,6 +218,10 @@ bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@bench/rings.py --build $(B)
 	@bench/mesh.py gather --repeats 1 --build $(B)
 	$(if $(AGAINST),@bench/plain.py --build $(B) --against $(AGAINST))
+
+# Takes about half an hour. SOAK=SECONDS: only faults for so long, and the slope of memory and descriptors.
+robustness: all $(B)/tests/probe_worker
+	@bench/robustness.py $(if $(SOAK),--soak $(SOAK)) --build $(B) --json $(B)/robustness$(if $(SOAK),-soak).json
 
 # ---- Experiments: docs/experiments.md --------------------------------------------------------------------------------
 

@@ -153,9 +153,13 @@ class Ring:
             state.mkdir(parents=True)
             config.write_text(f"{method}[node]\nname = {name}\ncurve = no\nplain = anywhere\nruntime_dir = {self.run_folder(name)}\n"
                               f"state_dir = {state}\n{rest}[members]\n{members}")
-            self.start(name, self.build / "editd", "--config", config, core=cores and cores[name])
+            self.start_daemon(name, cores and cores[name])
         for name in self.names:
             self.await_daemon(name)
+
+    def start_daemon(self, name, core=None):
+        """editd of a member whose config start_daemons has written."""
+        return self.start(name, self.build / "editd", "--config", self.folder / f"{name}.conf", core=core)
 
     def await_daemon(self, name):
         """Until it answers."""

@@ -124,8 +124,9 @@ static void welcome(struct circle *circle, struct neighbour *neighbour, struct a
 			if (circle->view.rolled[rank])
 				push_roll(circle, rank);
 	}
-	send_heartbeat(circle, neighbour, actions);
+	/* In this order: a heartbeat counts only from somebody whose hello was accepted, and it is what tells that we accept. */
 	send_hello(circle, neighbour, actions);
+	send_heartbeat(circle, neighbour, actions);
 }
 
 static void take_hello(struct circle *circle, uint32_t from, const struct message *message, uint64_t now_us,
@@ -137,6 +138,8 @@ static void take_hello(struct circle *circle, uint32_t from, const struct messag
 	if (view_hello(&circle->view, from, message, now_us, &is_new, &answer.refuse) == 0) {
 		if (is_new)
 			welcome(circle, neighbour, actions);
+		else
+			send_heartbeat(circle, neighbour, actions); /* it has not heard yet that we accept it */
 		return;
 	}
 	circle_send(circle, from, &answer, actions);

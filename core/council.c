@@ -163,6 +163,7 @@ static void refuse_join(struct council *council, const struct decree *decree, en
 {
 	struct decree refused = councillor_compose(council, DECREE_REFUSED);
 	refused.refusal = refusal;
+	refused.detail = refusal == DECREE_REFUSAL_OTHER ? council->detail : NULL;
 	councillor_answer(council, decree, &refused, actions);
 }
 
@@ -285,7 +286,8 @@ static void take(struct council *council, const struct decree *decree, struct co
 		break;
 	case DECREE_REFUSED:
 		if (council->wants_in)
-			councillor_act(actions, COUNCIL_ACTION_REFUSED)->refusal = decree->refusal;
+			*councillor_act(actions, COUNCIL_ACTION_REFUSED) = (struct council_action){
+				.kind = COUNCIL_ACTION_REFUSED, .refusal = decree->refusal, .detail = decree->detail};
 		break;
 	case DECREE_ASK: break;
 	default: take_ballot(council, decree, actions);
@@ -363,7 +365,8 @@ static void want_out(struct council *council, struct council_actions *actions)
 static void begin_view_1(struct council *council, struct council_actions *actions)
 {
 	struct vote *vote = &council->vote;
-	if (vote->is_voter || vote->roster.number != 1 || !council->is_member)
+	/* The driver says it until it is so: amid a debt, say to a disk that is full, it is as if it had not been said. */
+	if (council->debt != COUNCIL_DEBT_NONE || vote->is_voter || vote->roster.number != 1 || !council->is_member)
 		return;
 	vote_begin(vote, &vote->roster, true);
 	council->wants_in = false;
@@ -441,6 +444,7 @@ void council_step(struct council *council, const struct council_event *event, st
 {
 	CHECK(event->now_us >= council->now_us);
 	council->now_us = event->now_us;
+	council->detail = event->detail;
 	actions->count = 0;
 	actions->deadline_us = COUNCIL_NEVER;
 	switch (event->kind) {
@@ -455,6 +459,7 @@ void council_step(struct council *council, const struct council_event *event, st
 		council->knock_at_us = event->now_us;
 		break;
 	case COUNCIL_EVENT_LEAVE: want_out(council, actions); break;
+	case COUNCIL_EVENT_RENEW: council->wants_renewal = council->is_member; break;
 	case COUNCIL_EVENT_READY: council->config.fingerprint = event->fingerprint; break;
 	case COUNCIL_EVENT_KIND_END: CHECK(false); break;
 	}

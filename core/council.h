@@ -6,8 +6,8 @@
  *
  * A majority of the members of view e decides, or half of them with the tie-holder. Whatever a member promises or accepts
  * is on its disk before anybody hears of it. A member that is beyond view e answers anything about it with the roster that
- * it knows. A reason to propose is a ring neighbour that is not heard, a joiner, a leaver, or something accepted of which
- * no end is heard; who has one waits by its rank, so that proposers seldom meet, and gives way when they do.
+ * it knows. A reason to propose is a ring neighbour that is not heard, a joiner, a leaver, a renewal that is asked for, or something
+ * accepted of which no end is heard; who has one waits by its rank, so that proposers seldom meet, and gives way when they do.
  *
  * Messages to a member that is not heard are also passed on by others, so that a cut between two members does not part
  * them. */

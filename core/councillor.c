@@ -161,6 +161,7 @@ void councillor_install(struct council *council, const struct roster *roster, st
 		if (roster_find_seat(roster, &council->joins[i]) < roster->count)
 			councillor_forget_join(council, i);
 	memset(council->leaving, 0, council->config.capacity * sizeof(bool));
+	council->wants_renewal = false;
 	council->stage = COUNCIL_IDLE;
 	council->highest = council->best_ballot = 0;
 	council->failures = 0;

@@ -54,6 +54,7 @@ struct council {
 	struct vote vote;       /* vote.roster is the view that this member knows; it is in force if is_member */
 	bool is_member;         /* this incarnation is in it; an earlier one on this disk leaves the vote to this one */
 	bool wants_in, wants_out;
+	bool wants_renewal;     /* another view, even if it has the same members */
 	bool is_on_disk;        /* there is a vote file, so that the disk's id stays */
 	/* towards the disk: one thing at a time; whatever comes meanwhile and would need another counts as lost */
 	enum council_debt debt;
@@ -83,6 +84,7 @@ struct council {
 	uint64_t resend_at_us, ask_at_us, knock_at_us;
 	uint32_t turn;          /* whose turn it is to be asked, or to pass on */
 	void *seating;          /* seating_size(capacity) */
+	const char *detail;     /* of the event at hand */
 	uint64_t now_us;
 	struct council_counts counts;
 };

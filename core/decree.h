@@ -9,6 +9,7 @@
 #include "core/vote.h"
 
 enum {
+	DETAIL_BYTES = 516,
 	DOUBT_COUNT_MAX = 8, /* members that one promise can name as not heard */
 	COUNCIL_ACTION_COUNT_MAX = 2 * MEMBER_COUNT_MAX + 64
 };
@@ -51,6 +52,9 @@ struct decree {
 	uint32_t doubt_count;
 	uint32_t doubts[DOUBT_COUNT_MAX]; /* PROMISE: ranks that the sender does not hear */
 	const char *address;      /* JOIN: of the sender */
+	const uint32_t *facts;    /* JOIN: [fact_count] a hash of each fact of what the sender trains, in order, up to FACT_COUNT_MAX */
+	uint32_t fact_count;
+	const char *detail;       /* REFUSED: the fact that is another one, "KEY: VALUE", up to DETAIL_BYTES - 1 bytes; NULL: none is told */
 	enum decree_refusal refusal;
 };
 
@@ -70,6 +74,7 @@ enum council_event_kind {
 	COUNCIL_EVENT_HEARD,     /* it is heard again */
 	COUNCIL_EVENT_JOIN,      /* this incarnation wants to be a member */
 	COUNCIL_EVENT_LEAVE,     /* this member wants to leave */
+	COUNCIL_EVENT_RENEW,     /* members of the view do not hold the same: it shall be begun anew, with those who are there */
 	COUNCIL_EVENT_READY,     /* this member can train: its worker has described itself */
 	COUNCIL_EVENT_KIND_END
 };
@@ -79,6 +84,7 @@ struct council_event {
 	uint64_t now_us;             /* monotonic; only differences matter; never goes back */
 	const struct decree *decree; /* DECREE */
 	const char *name;            /* DOUBT, HEARD */
+	const char *detail;          /* DECREE: what to tell a joiner that trains something else; NULL: nothing */
 	uint64_t fingerprint;        /* READY */
 };
 
@@ -100,6 +106,7 @@ struct council_action {
 	const struct vote *vote;     /* PERSIST */
 	const struct roster *roster; /* INSTALL, OUT */
 	enum decree_refusal refusal; /* REFUSED */
+	const char *detail;          /* REFUSED: as of the decree */
 };
 
 /* The caller's; council_step fills it anew. When it returns, the driver carries out list[0..count) in order and calls

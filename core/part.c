@@ -160,6 +160,7 @@ static void begin_round(struct sync *sync, uint64_t now_us)
 		return;
 	}
 	sync->waiting = false;
+	sync->owes_schedule = sync->has_agreed; /* told before, it was for this offer */
 	take_offer(sync, &offer, sync->waiting_us);
 	sync->wanted = sync->waiting_wanted;
 }
@@ -302,6 +303,9 @@ void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 		part_tell(sync, actions);
 	sync->must_tell = false;
 	watch_grace(sync, now_us, actions);
+	if (sync->owes_schedule)
+		part_tell(sync, actions);
+	sync->owes_schedule = false;
 	watch_period(sync, now_us, actions);
 }
 

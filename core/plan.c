@@ -18,6 +18,8 @@ static bool leads(const struct standing *a, const struct standing *b)
 		return a->since > b->since;
 	if (a->round != b->round)
 		return a->round > b->round;
+	if (a->finished != b->finished)
+		return a->finished;
 	if (a->is_new != b->is_new)
 		return b->is_new;
 	if (a->has_offered != b->has_offered)
@@ -177,13 +179,16 @@ static void forget_next(struct sync *sync, struct actions *actions)
 }
 
 /* The leader's place in the run is taken over as a whole. */
-static void follow(struct sync *sync, const struct standing *leader)
+static void follow(struct sync *sync, const struct standing *leader, struct actions *actions)
 {
 	sync->round = leader->round;
 	sync->settings = sync->next_settings = leader->settings;
 	memcpy(sync->setting_round, leader->setting_round, sizeof sync->setting_round);
 	memcpy(sync->next_setting_round, leader->setting_round, sizeof sync->next_setting_round);
 	sync->has_agreed = sync->finishing = false;
+	/* The run has ended while this member was away. */
+	if (leader->finished && !sync->finished)
+		actions_note(actions, (struct note){.code = NOTE_FINISHED, .round = leader->round});
 	sync->finished = leader->finished;
 }
 
@@ -215,7 +220,9 @@ static bool goes_on(const struct sync *sync, const struct standing *leader)
 {
 	if (sync->is_outdated || !plan_belongs(&sync->standings[sync->rank], leader))
 		return false;
-	return sync->round == leader->round || (sync->round + 1 == leader->round && sync->offered);
+	if (sync->round == leader->round)
+		return sync->finished || !leader->finished;
+	return sync->round + 1 == leader->round && sync->offered;
 }
 
 void plan_adopt(struct sync *sync, struct actions *actions)
@@ -232,7 +239,7 @@ void plan_adopt(struct sync *sync, struct actions *actions)
 	const struct standing *guide = find_guide(sync, leader);
 	bool follows = !goes_on(sync, leader);
 	if (follows)
-		follow(sync, leader);
+		follow(sync, leader, actions);
 	if (follows || sync->is_new)
 		take_kind(sync, leader, guide);
 	if (sync->has_agreed && !is_begun && sync->round == leader->round)

@@ -153,7 +153,8 @@ static bool choose(struct council *council)
 	const struct seating seating = {.now = &council->vote.roster, .opinions = council->opinions, .leaving = council->leaving,
 					.joins = joins, .join_count = join_count, .fanout = council->config.fanout,
 					.capacity = council->config.capacity, .block = council->seating};
-	if (!seating_choose(&seating, &council->value))
+	bool is_other = seating_choose(&seating, &council->value);
+	if (!is_other && (!council->wants_renewal || council->value.count == 0))
 		return false;
 	council->counts.reordered += is_reordered(council);
 	return true;
@@ -232,7 +233,7 @@ static void consider(struct council *council, struct council_actions *actions)
 	if (!council->vote.is_voter || own == council->vote.roster.count || council->config.fingerprint == 0)
 		return;
 	bool is_deaf = has_deaf_side(council, actions);
-	if (!is_deaf && !has_joins(council) && !has_leavers(council) && council->vote.accepted_ballot == 0) {
+	if (!is_deaf && !has_joins(council) && !has_leavers(council) && !council->wants_renewal && council->vote.accepted_ballot == 0) {
 		council->propose_at_us = COUNCIL_NEVER;
 		council->failures = 0;
 		return;

@@ -138,6 +138,7 @@ struct sync {
 	uint64_t *interval_us;        /* [count] last one known of each member; 0: none */
 
 	bool has_agreed;              /* on the round after the one in progress: next_..., finishing, changes taken */
+	bool owes_schedule;           /* the offer came after that: the worker does not know when to offer next */
 	uint64_t taken_round, taken;  /* digest of the changes taken after that round */
 	uint64_t checkpoint_round;    /* after which the last checkpoint was agreed */
 	bool realigns;                /* the own theta is not that of the others where it should be: the next record says so */

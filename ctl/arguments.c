@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
 
 static const char doc_after[] =
 	"SETTING VALUE may also be SETTING=VALUE, several times.\n\n"
-	"Exit status: 0 ok, 1 failure, 2 usage, 3 editd not reachable, 4 refused, 5 ring not healthy (hash: hashes differ), "
+	"Exit status: 0 ok, 1 failure, 2 usage, 3 editd not reachable, 4 refused, 5 ring not healthy (hash: they differ, or are not all told), "
 	"6 timed out.\n\n"
 	"JSON: \"version\" is 1; names and units are those of control.proto (_us: microseconds); numbers that are not finite "
 	"are the strings \"nan\", \"inf\", \"-inf\"; identities and hashes are strings of 16 hexadecimal digits. trace writes JSON with and without --json.";

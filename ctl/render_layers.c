@@ -68,10 +68,27 @@ static void list_members(const Edit__Control__LayerHash *layer, size_t first, ch
 	}
 }
 
+/* Whether two members have told different hashes of the layer. Who has told none yet, in a view that has just begun, differs from nobody. */
+static bool differs(const Edit__Control__LayerHash *layer)
+{
+	const Edit__Control__MemberHash *first = NULL;
+	for (size_t i = 0; i < layer->n_members; i++) {
+		const Edit__Control__MemberHash *member = layer->members[i];
+		if (member->round == 0)
+			continue;
+		if (first && member->hash != first->hash)
+			return true;
+		first = member;
+	}
+	return false;
+}
+
 /* One row per hash that is about: a single one if all members agree. */
 static void add_hashes(struct table *table, const Edit__Control__LayerHash *layer)
 {
-	enum table_tone tone = layer->equal ? TONE_GOOD : TONE_BAD;
+	const bool is_different = differs(layer), is_told = layer->n_members > 0 && layer->members[0]->round > 0;
+	const enum table_tone tone = is_different ? TONE_BAD : layer->equal ? TONE_GOOD : TONE_PLAIN;
+	const char *word = is_different ? "DIFFERS" : layer->equal && is_told ? "equal" : "";
 	for (size_t i = 0; i < layer->n_members; i++) {
 		const Edit__Control__MemberHash *member = layer->members[i];
 		char hash[24] = "not heard", members[512] = "";
@@ -83,7 +100,7 @@ static void add_hashes(struct table *table, const Edit__Control__LayerHash *laye
 		table_cell(table, TONE_PLAIN, i == 0 ? layer->layer : "");
 		table_format(table, TONE_PLAIN, "%" PRIu64, member->round);
 		table_cell(table, tone, hash);
-		table_cell(table, tone, i > 0 || (layer->equal && member->round == 0) ? "" : layer->equal ? "equal" : "DIFFERS");
+		table_cell(table, tone, i > 0 ? "" : word);
 		table_cell(table, tone, members);
 	}
 }
@@ -95,7 +112,7 @@ void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour)
 	size_t differing = 0;
 	for (size_t i = 0; i < hashes->n_layers; i++) {
 		add_hashes(table, hashes->layers[i]);
-		differing += !hashes->layers[i]->equal;
+		differing += differs(hashes->layers[i]);
 	}
 	table_print(table, out, colour);
 	table_free(table);
@@ -104,9 +121,11 @@ void render_hashes(FILE *out, const Edit__Control__Hashes *hashes, bool colour)
 		snprintf(text, sizeof(text), "before the end of the first round: no hashes to compare yet");
 	else if (hashes->equal)
 		snprintf(text, sizeof(text), "round %" PRIu64 ": all members hold the same bits", hashes->round);
+	else if (differing == 0)
+		snprintf(text, sizeof(text), "round %" PRIu64 ": not all members have told their hashes yet", hashes->round);
 	else
 		snprintf(text, sizeof(text), "round %" PRIu64 ": %zu of %zu layers differ", hashes->round, differing,
 			 hashes->n_layers);
-	table_text(out, hashes->equal ? TONE_GOOD : TONE_BAD, colour, text);
+	table_text(out, hashes->equal ? TONE_GOOD : differing > 0 ? TONE_BAD : TONE_PLAIN, colour, text);
 	fputc('\n', out);
 }

@@ -1,9 +1,12 @@
-/* What to do about a mesh that stands still. Says no more than is known here: of members that share no ring with this one, and of
+/* What to do about a ring without a majority, or a mesh that stands still. Says no more than is known here: of members that share no ring with this one, and of
  * others' workers, that is little, so it says where to look. */
 
 #include "daemon/advice.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+
+#include "daemon/heard.h"
 
 enum { PATIENCE = 3 /* times node.silence_ms: a worker that is waited for longer is worth a line */ };
 
@@ -29,13 +32,33 @@ static void advise_on_stall(const struct daemon *daemon, const char *name, const
 		snprintf(text, size, "%s waits itself: `editctl status` there says for whom", name);
 }
 
+/* Members that could decide a view are not here. */
+static bool advise_on_majority(const struct daemon *daemon, char *text, size_t size)
+{
+	bool has[MEMBER_COUNT_MAX];
+	const struct roster roster = heard_roster(daemon);
+	if (daemon->membership.place != MEMBERSHIP_IN || roster.number != daemon->config.view)
+		return false;
+	uint32_t heard = heard_members(daemon, &roster, has);
+	/* So soon a neighbour may be on its way into the view. */
+	if (roster_is_quorum(&roster, has) || daemon->membership.council->failures == 0)
+		return false;
+	snprintf(text, size,
+		 "%" PRIu32 " of %" PRIu32 " members of view %" PRIu64 " are heard, which is no majority: rounds go on when more are back; if they "
+		 "will not come back, `editctl force` goes on with those that are named",
+		 heard, roster.count, roster.number);
+	return true;
+}
+
 bool advice_text(const struct daemon *daemon, char *text, size_t size)
 {
 	struct node_status status;
 	struct node_peer peer;
 	text[0] = 0;
-	if (daemon->config.shards == 1 || !daemon->driver.node)
+	if (!daemon->driver.node)
 		return false;
+	if (daemon->config.shards == 1)
+		return advise_on_majority(daemon, text, size);
 	if (daemon->lost_worker[0]) {
 		snprintf(text, size, "%s", daemon->lost_worker);
 		return true;

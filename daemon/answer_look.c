@@ -90,6 +90,8 @@ static void put_node(struct answer *answer, Edit__Control__Status *status)
 		status->waiting_for = daemon->config.names[waits_for];
 	status->frames_sent_again = node.frames_sent_again;
 	status->frames_dropped = node.frames_dropped;
+	status->hash_differences = daemon->driver.differences;
+	status->layers_fetched = daemon->driver.fetched;
 	status->healthy = is_healthy(daemon, &node);
 	status->interval_us = record->interval_us;
 	status->cumulative_sync_us = driver->record.sync_us;

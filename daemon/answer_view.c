@@ -7,86 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/heard.h"
+
 /* ---- Who is heard ---- */
-
-/* The council's list, whose seats are the council's; of a mesh only the number of members. */
-static struct roster roster_of(const struct daemon *daemon)
-{
-	if (daemon->membership.is_active)
-		return *membership_roster(&daemon->membership);
-	return (struct roster){.number = daemon->config.view, .count = daemon->config.member_count};
-}
-
-/* Whether the node's ranks are those of the list. */
-static bool is_seated(const struct daemon *daemon, const struct roster *roster)
-{
-	return roster->number == daemon->config.view && roster->count == daemon->config.member_count;
-}
-
-static bool is_self(const struct daemon *daemon, const struct roster *roster, uint32_t rank)
-{
-	if (!daemon->membership.is_active)
-		return rank == daemon->config.rank;
-	return daemon->membership.council->is_member && seat_is_of(&roster->seats[rank], daemon->membership.council->config.self.name);
-}
-
-static struct node_peer peer_of(const struct daemon *daemon, const struct roster *roster, uint32_t rank)
-{
-	struct node_peer known = {.state = PEER_UNKNOWN};
-	if (daemon->driver.node && is_seated(daemon, roster))
-		node_mesh_peer(daemon->driver.node, rank, daemon->now_us, &known);
-	return known;
-}
-
-/* Of those with has[rank] only the ones stay that are in reach of `own` by way of each other. */
-static void keep_reach(const struct roster *roster, uint32_t own, bool *has)
-{
-	uint32_t queue[MEMBER_COUNT_MAX], neighbours[ROAD_COUNT];
-	bool is_reached[MEMBER_COUNT_MAX] = {false};
-	size_t end = 0;
-	if (has[own])
-		queue[end++] = own;
-	is_reached[own] = has[own];
-	for (size_t i = 0; i < end; i++) {
-		size_t count = roster_neighbours(roster, queue[i], neighbours);
-		for (size_t k = 0; k < count; k++)
-			if (has[neighbours[k]] && !is_reached[neighbours[k]]) {
-				is_reached[neighbours[k]] = true;
-				queue[end++] = neighbours[k];
-			}
-	}
-	memcpy(has, is_reached, roster->count * sizeof *has);
-}
-
-/* Fills has[roster->count]; returns how many there are. */
-static uint32_t list_heard(const struct daemon *daemon, const struct roster *roster, bool *has)
-{
-	const struct membership *membership = &daemon->membership;
-	uint32_t own = roster->count, count = 0;
-	for (uint32_t rank = 0; rank < roster->count; rank++) {
-		const struct node_peer known = peer_of(daemon, roster, rank);
-		bool is_own = is_self(daemon, roster, rank);
-		bool is_doubted = membership->is_active && membership->council->doubts[rank].is_held;
-		has[rank] = is_own || (known.state == PEER_LIVE && !is_doubted);
-		own = is_own ? rank : own;
-	}
-	/* Who is no member hears none of them as one. */
-	if (membership->is_active && own < roster->count)
-		keep_reach(roster, own, has);
-	else if (membership->is_active)
-		memset(has, 0, roster->count * sizeof *has);
-	for (uint32_t rank = 0; rank < roster->count; rank++)
-		count += has[rank];
-	return count;
-}
 
 void answer_put_heard(const struct daemon *daemon, Edit__Control__Status *status)
 {
 	bool has[MEMBER_COUNT_MAX];
-	const struct roster roster = roster_of(daemon);
+	const struct roster roster = heard_roster(daemon);
 	status->view = roster.number;
 	status->view_members = roster.count;
-	status->members_heard = list_heard(daemon, &roster, has);
+	status->members_heard = heard_members(daemon, &roster, has);
 }
 
 /* ---- The view ---- */
@@ -133,14 +64,14 @@ static const char *stage_text(const struct council *council)
 
 static const char *state_of(const struct daemon *daemon, const struct roster *roster, uint32_t rank)
 {
-	if (is_self(daemon, roster, rank))
+	if (heard_is_self(daemon, roster, rank))
 		return "self";
 	/* The seat is that of an earlier start. */
 	if (roster->seats && seat_is_of(&roster->seats[rank], daemon->membership.council->config.self.name))
 		return answer_state_text(PEER_RESTARTED);
-	if (!is_seated(daemon, roster))
+	if (!heard_is_seated(daemon, roster))
 		return answer_state_text(PEER_UNKNOWN);
-	const struct node_peer known = peer_of(daemon, roster, rank);
+	const struct node_peer known = heard_peer(daemon, roster, rank);
 	return answer_member_text(daemon, rank, &known);
 }
 
@@ -155,7 +86,7 @@ static Edit__Control__ViewMember *make_member(struct answer *answer, const struc
 	if (roster->seats) {
 		member->holder = rank == roster->holder;
 		member->leaving = daemon->membership.council->leaving[rank] ||
-				  (daemon->membership.wants_out && is_self(daemon, roster, rank));
+				  (daemon->membership.wants_out && heard_is_self(daemon, roster, rank));
 	}
 	return member;
 }
@@ -179,7 +110,7 @@ static void put_council(struct answer *answer, Edit__Control__View *view)
 static void put_view(struct answer *answer)
 {
 	const struct daemon *daemon = answer->daemon;
-	const struct roster roster = roster_of(daemon);
+	const struct roster roster = heard_roster(daemon);
 	bool has[MEMBER_COUNT_MAX];
 	Edit__Control__View *view = answer_take(answer, sizeof *view);
 	edit__control__view__init(view);
@@ -187,7 +118,7 @@ static void put_view(struct answer *answer)
 	view->name = answer_text(answer, config_text(&daemon->config, NODE_NAME));
 	view->place = answer_text(answer, place_name(&daemon->membership));
 	view->text = answer_text(answer, place_text(daemon));
-	view->heard = list_heard(daemon, &roster, has);
+	view->heard = heard_members(daemon, &roster, has);
 	view->majority = roster_is_quorum(&roster, has);
 	view->members = (Edit__Control__ViewMember **)answer_list(answer, roster.count);
 	for (uint32_t rank = 0; rank < roster.count && view->members; rank++) {
@@ -244,7 +175,7 @@ static int check_need(struct answer *answer, const struct roster *roster)
 	const struct membership *membership = &answer->daemon->membership;
 	struct line *why = &answer->why;
 	bool has[MEMBER_COUNT_MAX];
-	uint32_t heard = list_heard(answer->daemon, roster, has);
+	uint32_t heard = heard_members(answer->daemon, roster, has);
 	if (membership->place == MEMBERSHIP_OUT)
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "force: this start of the node is not in view %" PRIu64 ", so it does not hear whether a majority of it "
@@ -269,7 +200,7 @@ int answer_force(struct answer *answer, const struct control_request *request)
 	const char *names[CONTROL_VALUE_MAX + 1];
 	char value[CONTROL_VALUE_MAX + 1];
 	struct daemon *daemon = answer->daemon;
-	const struct roster roster = roster_of(daemon);
+	const struct roster roster = heard_roster(daemon);
 	size_t count = 0;
 	if (!daemon->membership.is_active)
 		return line_fail(&answer->why, EDIT_ERROR_REFUSED, "the members of a mesh do not change");

@@ -49,6 +49,8 @@ const char *daemon_degraded(const struct daemon *daemon)
 		return daemon->lost_worker;
 	if (daemon->recovery.failure[0])
 		return daemon->recovery.failure;
+	if (daemon->driver.missing[0])
+		return daemon->driver.missing;
 	if (daemon->membership.trouble[0])
 		return daemon->membership.trouble;
 	if (daemon->health.keys[0])
@@ -463,6 +465,20 @@ static int open_lock(struct daemon *daemon)
 	return 0;
 }
 
+/* Two daemons with one vote file would have one vote, and take it for two. Where nothing can be written nobody has a vote. */
+static int lock_state(struct daemon *daemon)
+{
+	struct line line;
+	pid_t holder = 0;
+	const char *folder = config_text(&daemon->config, NODE_STATE_DIR);
+	/* It may be the runtime directory, too. */
+	if (lock_open(folder, &daemon->state_lock, &holder) != EDIT_ERROR_BUSY || holder == getpid())
+		return 0;
+	line_fail(&line, EDIT_ERROR_INVALID, "node.state_dir: %s is in use by another editd (pid %ld); each node needs one of its own", folder,
+		  (long)holder);
+	return fail(EDIT_ERROR_SYSTEM, line.text);
+}
+
 /* Before the sockets: the disk knows better than the config who the neighbours are. */
 static int open_membership(struct daemon *daemon)
 {
@@ -470,7 +486,10 @@ static int open_membership(struct daemon *daemon)
 	if (mkdir(config_text(&daemon->config, NODE_STATE_DIR), 0750) != 0 && errno != EEXIST)
 		log_line(LEVEL_WARNING, "node.state_dir: %s cannot be made (%s); there will be no checkpoints, and this member has no vote",
 			 config_text(&daemon->config, NODE_STATE_DIR), strerror(errno));
-	int error = membership_open(&daemon->membership, &daemon->config, daemon->incarnation, &why);
+	int error = lock_state(daemon);
+	if (error)
+		return error;
+	error = membership_open(&daemon->membership, &daemon->config, daemon->incarnation, &why);
 	daemon->run.is_member = membership_waits(&daemon->membership);
 	return error ? fail(error, why.text) : 0;
 }
@@ -517,7 +536,7 @@ static void tell_place(const struct config *config)
 
 int daemon_open(struct daemon *daemon)
 {
-	daemon->signal_fd = daemon->lock.fd = daemon->port.listen_fd = daemon->port.fd = -1;
+	daemon->signal_fd = daemon->lock.fd = daemon->state_lock.fd = daemon->port.listen_fd = daemon->port.fd = -1;
 	daemon->begin_us = daemon->now_us = clock_us();
 	while (daemon->incarnation == 0)
 		if (getrandom(&daemon->incarnation, sizeof daemon->incarnation, 0) !=
@@ -562,6 +581,8 @@ void daemon_close(struct daemon *daemon)
 	run_close(&daemon->run);
 	if (daemon->lock.fd >= 0)
 		lock_close(&daemon->lock);
+	if (daemon->state_lock.fd >= 0)
+		lock_close(&daemon->state_lock);
 	if (daemon->signal_fd >= 0)
 		close(daemon->signal_fd);
 	keyring_close(&daemon->keyring);

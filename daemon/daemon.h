@@ -24,7 +24,7 @@ struct daemon {
 	struct keyring keyring;
 	struct notify notify;
 	int signal_fd;
-	struct lock lock;
+	struct lock lock, state_lock; /* of runtime_dir and of state_dir */
 	struct transport *transport;
 	struct control *control;
 	struct worker_port port;

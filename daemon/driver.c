@@ -124,7 +124,17 @@ static void take_note(struct driver *driver, const struct note *note)
 		if (driver->refusal_rank == note->peer)
 			driver->refusal[0] = 0;
 		break;
+	case NOTE_VIEW_READY: driver->missing[0] = driver->damage[0] = 0; break;
+	case NOTE_LAYER_MISSING:
+		snprintf(driver->missing, sizeof driver->missing,
+			 "layer \"%.100s\" is lost or damaged on all members that are here: waits for one that holds it; to go back to a "
+			 "checkpoint, stop editd and worker on all, remove segment and state in runtime_dir, start them",
+			 driver->run->description.layers[note->layer_index].name);
+		break;
+	case NOTE_LAYER_FETCHED: driver->fetched++; break;
 	case NOTE_HASH_DIFFERS:
+		driver->differs = true;
+		driver->differences++;
 		if (!driver->damage[0])
 			snprintf(driver->damage, sizeof driver->damage, "%.*s", (int)sizeof driver->damage - 1, text);
 		break;
@@ -215,9 +225,8 @@ void driver_schedule(struct driver *driver, uint64_t steps, bool gradients)
 	struct segment_header *header = driver->run->segment.header;
 	/* 0: it stops when the last round, agreed but still under way, is complete. */
 	uint64_t at = steps == 0 || steps > UINT64_MAX - driver->offer.step ? UINT64_MAX : driver->offer.step + steps;
-	/* No worker offers twice at one step. */
-	if (driver->void_step > 0)
-		at = u64_max(at, driver->void_step + 1);
+	/* An offer that has come to nothing, when this daemon or the one before was not there: a value below it would be an old one. */
+	at = u64_max(at, load(&header->offered_step) + 1);
 	atomic_store(&header->gradients, gradients);
 	atomic_store(&header->offer_step, at);
 	driver->must_ring = true;

@@ -35,7 +35,6 @@ struct driver {
 	size_t block_bytes;      /* of its memory */
 	uint64_t now_us;         /* of the turn */
 	uint64_t deadline_us;    /* that the node asked for */
-	uint64_t void_step;      /* offered_step of the last offer that was given back */
 	uint64_t taken_step;     /* offered_step of the last offer taken */
 	struct state_run record; /* what the state file says of the run, kept up to date */
 	struct driver_offer { uint64_t step, tokens, wait_us; } offer, offer_before; /* the worker's words at the last offer, and the one before */
@@ -67,7 +66,10 @@ struct driver {
 	struct actions actions;
 	char refusal[LINE_BYTES]; /* why some neighbour is not accepted, or does not accept us; empty: all well */
 	uint32_t refusal_rank;
-	char damage[LINE_BYTES];      /* the first hash that differed from another member's; empty: none ever did */
+	char missing[LINE_BYTES];     /* a layer that nobody in the view holds; empty: none */
+	char damage[LINE_BYTES];      /* a hash that differs from another member's; empty: none has in this view */
+	bool differs;                 /* that was just found */
+	uint64_t differences, fetched; /* hashes that differed, layers that were fetched, since the start */
 };
 
 /* Borrows everything; nothing runs yet. */

@@ -182,6 +182,7 @@ int driver_enter(struct driver *driver, uint64_t now_us, struct line *why)
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory for the ring's buffers (%zu bytes)", node_size(&config));
 	driver->node = node_succeed(own->block, &config, driver->node);
 	driver->is_complete = false;
+	driver->missing[0] = 0;
 	driver->hash_count = 0; /* the new node asks for those that it needs */
 	driver->refusal[0] = 0;
 	history_close(&driver->history);

@@ -17,7 +17,7 @@ int entry_ready(struct daemon *daemon, struct line *why)
 	if (!daemon->driver.node && !membership_waits(&daemon->membership))
 		error = driver_start(&daemon->driver, daemon->now_us, why);
 	if (!error)
-		membership_ready(&daemon->membership, daemon->run.facts.fingerprint, daemon->now_us);
+		membership_ready(&daemon->membership, &daemon->run.facts, daemon->now_us);
 	return error;
 }
 
@@ -73,6 +73,11 @@ void entry_step(struct daemon *daemon)
 		return;
 	if (daemon->driver.node && daemon->driver.is_complete && daemon->config.view == VIEW_FIRST)
 		membership_begin(membership, daemon->now_us);
+	if (daemon->driver.node && daemon->driver.is_complete)
+		membership_met(membership);
+	if (daemon->driver.differs)
+		membership_renew(membership, daemon->now_us);
+	daemon->driver.differs = false;
 	if (daemon->now_us >= membership_deadline(membership))
 		membership_tick(membership, daemon->driver.node, daemon->now_us);
 	while ((roster = membership_take(membership, daemon->now_us)) != NULL)

@@ -88,6 +88,15 @@ static void add_first(struct facts_maker *maker, const struct config *config, co
 		add(maker, setting_at(MESH_PREFETCH)->name, "%s", config_text(config, MESH_PREFETCH));
 }
 
+static uint32_t hash_of(const struct fact *fact)
+{
+	XXH3_state_t hash;
+	XXH3_64bits_reset(&hash);
+	XXH3_64bits_update(&hash, fact->key, strlen(fact->key) + 1);
+	XXH3_64bits_update(&hash, fact->value, strlen(fact->value) + 1);
+	return (uint32_t)XXH3_64bits_digest(&hash);
+}
+
 static uint64_t fingerprint_of(const struct fact *facts, size_t count)
 {
 	XXH3_state_t hash;
@@ -109,9 +118,10 @@ int facts_make(const struct description *description, const struct config *confi
 		return line_fail(why, EDIT_ERROR_REFUSED,
 				 "%zu facts to share with the other members, expected at most %d", count,
 				 FACT_COUNT_MAX);
-	struct facts facts = {.list = calloc(count, sizeof *facts.list), .text = malloc(count * FACT_ROOM), .count = count};
+	struct facts facts = {.list = calloc(count, sizeof *facts.list), .text = malloc(count * FACT_ROOM), .count = count,
+			      .hashes = calloc(count, sizeof *facts.hashes)};
 	struct facts_maker maker = {.facts = facts.list, .text = facts.text};
-	if (!facts.list || !facts.text) {
+	if (!facts.list || !facts.text || !facts.hashes) {
 		facts_free(&facts);
 		return line_fail(why, EDIT_ERROR_SYSTEM, "no memory");
 	}
@@ -120,6 +130,8 @@ int facts_make(const struct description *description, const struct config *confi
 	add_first(&maker, config, state);
 	CHECK(maker.count == count);
 	facts.fingerprint = fingerprint_of(facts.list, facts.lasting_count);
+	for (size_t i = 0; i < facts.lasting_count; i++)
+		facts.hashes[i] = hash_of(&facts.list[i]);
 
 	size_t bytes = FRAME_SLACK;
 	for (size_t i = 0; i < count; i++)
@@ -134,9 +146,21 @@ int facts_make(const struct description *description, const struct config *confi
 	return 0;
 }
 
+bool facts_tell_difference(const struct facts *facts, const uint32_t *hashes, size_t count, char *text, size_t size)
+{
+	size_t i = 0;
+	while (i < facts->lasting_count && i < count && facts->hashes[i] == hashes[i])
+		i++;
+	if (i == facts->lasting_count)
+		return false;
+	snprintf(text, size, "%s: %s", facts->list[i].key, facts->list[i].value);
+	return true;
+}
+
 void facts_free(struct facts *facts)
 {
 	free(facts->list);
 	free(facts->text);
+	free(facts->hashes);
 	*facts = (struct facts){0};
 }

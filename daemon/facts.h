@@ -12,6 +12,7 @@ struct facts {
 	struct fact *list; /* [count], owned */
 	char *text;        /* owned */
 	size_t count, lasting_count;
+	uint32_t *hashes;     /* [lasting_count], owned */
 	uint64_t fingerprint; /* of the lasting ones; never 0 */
 };
 
@@ -20,6 +21,8 @@ struct facts {
  * EDIT_ERROR_REFUSED with a line if they do not fit a hello, EDIT_ERROR_SYSTEM. */
 int facts_make(const struct description *description, const struct config *config, const struct state *state,
 	       struct facts *ret_facts, struct line *why);
+/* The first lasting fact whose hash is not that of hashes[count] in its place, as "KEY: VALUE"; false: there is none here. */
+bool facts_tell_difference(const struct facts *facts, const uint32_t *hashes, size_t count, char *text, size_t size);
 /* All zero afterwards. */
 void facts_free(struct facts *facts);
 

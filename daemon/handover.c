@@ -34,7 +34,6 @@ static void void_offer(struct driver *driver, uint64_t step_now)
 		if (!segment_is_torn(segment, i))
 			atomic_store_explicit(&segment->layers[i].owner, SEGMENT_WORKER, memory_order_release);
 	atomic_store(&segment->header->offer_step, step_now + 1);
-	driver->void_step = step_now;
 	worker_port_ring(driver->port);
 }
 

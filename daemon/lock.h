@@ -1,7 +1,7 @@
 #ifndef EDIT_DAEMON_LOCK_H
 #define EDIT_DAEMON_LOCK_H
 
-/* One daemon per runtime directory: a flock on runtime_dir/lock, with the holder's pid written in. The lock goes
+/* One daemon per directory, runtime_dir and state_dir: a flock on the file `lock` in it, with the holder's pid written in. The lock goes
  * away with the process, however it dies; so whatever socket file is found under the lock is stale. */
 
 #include <sys/types.h>

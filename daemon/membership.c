@@ -17,7 +17,10 @@ enum {
 	PERSIST_US = 1000000,  /* from a failure of the disk to the next try */
 	WATCH_US = 100000,     /* neighbours are looked at so often */
 	ENTER_US = 1000000,    /* beside node.silence_ms: for a neighbour to hear of the view */
-	REFUSED_US = 60000000  /* the same refusal is told so often */
+	REFUSED_US = 60000000, /* the same refusal is told so often */
+	REJOIN_US = 2000000,   /* after an entry in vain the next one waits so long, and twice as long each time */
+	REJOIN_DOUBLINGS = 7,
+	RENEW_US = 30000000
 };
 
 static uint64_t config_us(const struct membership *membership, size_t setting)
@@ -36,6 +39,21 @@ static uint64_t draw(void)
 	return number;
 }
 
+/* Files that were copied from another machine, say with all of its disk, hold the vote of that one. */
+static int check_owner(const struct membership *membership, struct line *why)
+{
+	const char *name = config_text(membership->config, NODE_NAME);
+	const struct roster *roster = &membership->vote.roster;
+	uint32_t rank = 0;
+	while (rank < roster->count && strcmp(roster->seats[rank].name, name) != 0)
+		rank++;
+	/* Seats of view 1 have no disks. */
+	if (rank < roster->count && (roster->number == VIEW_FIRST || roster->seats[rank].disk == membership->vote.disk))
+		return 0;
+	return line_fail(why, EDIT_ERROR_REFUSED, "%.300s: is the vote of another node than %s: remove it, and this node joins the ring anew",
+			 membership->path, name);
+}
+
 /* The vote as the disk has it; a disk without one gets an id. */
 static int read_vote(struct membership *membership, uint64_t *ret_disk, struct line *why)
 {
@@ -45,7 +63,7 @@ static int read_vote(struct membership *membership, uint64_t *ret_disk, struct l
 		return error;
 	membership->has_vote = error == 0 && membership->vote.is_voter;
 	*ret_disk = error == 0 ? membership->vote.disk : draw();
-	return 0;
+	return membership->has_vote ? check_owner(membership, why) : 0;
 }
 
 static int make_council(struct membership *membership, struct config *config, uint64_t incarnation, uint64_t disk, bool is_on_disk,
@@ -59,6 +77,25 @@ static int make_council(struct membership *membership, struct config *config, ui
 				 config->address);
 	council_init(membership->council, membership->block, &council);
 	return 0;
+}
+
+/* The disk's list holds: whoever has changed the file should know. */
+static void tell_list(const struct config *config, const struct roster *roster)
+{
+	char text[LINE_BYTES] = "";
+	size_t used = 0;
+	bool is_same = config->member_count == roster->count;
+	for (uint32_t rank = 0; rank < roster->count; rank++) {
+		bool is_listed = false;
+		for (uint32_t i = 0; i < config->member_count; i++)
+			is_listed |= strcmp(config->names[i], roster->seats[rank].name) == 0;
+		is_same &= is_listed;
+		if (used < sizeof text - 80)
+			used += (size_t)snprintf(text + used, sizeof text - used, " %s", roster->seats[rank].name);
+	}
+	if (!is_same)
+		log_line(LEVEL_NOTICE, "the members are those of view %" PRIu64 " (%s), not those of the config's [members], which served to begin",
+			 roster->number, text + (text[0] == ' '));
 }
 
 int membership_open(struct membership *membership, struct config *config, uint64_t incarnation, struct line *why)
@@ -80,6 +117,8 @@ int membership_open(struct membership *membership, struct config *config, uint64
 		config_roster(config, seats, &list);
 		error = make_council(membership, config, incarnation, disk, membership->vote.disk != 0, &list, why);
 	}
+	if (!error && membership->has_vote)
+		tell_list(config, &membership->vote.roster);
 	/* The members that it knew last are more likely to be there than those of the file. */
 	if (!error && membership->has_vote)
 		error = config_seat(config, &membership->vote.roster, why);
@@ -130,14 +169,30 @@ static bool persist(struct membership *membership, uint64_t now_us)
 	return error == 0;
 }
 
-static void come_out(struct membership *membership, const struct roster *roster)
+/* Whoever cannot be reached by those who are to be its neighbours would stop the ring at each try, because all wait for it then. */
+static void put_off(struct membership *membership, const struct roster *roster, uint64_t now_us)
+{
+	uint64_t wait_us = (uint64_t)REJOIN_US << u64_min(membership->vain_entries, REJOIN_DOUBLINGS);
+	membership->vain_entries++;
+	membership->rejoin_at_us = now_us + wait_us;
+	log_line(LEVEL_WARNING, "is not in view %" PRIu64 ": was let in, but did not hear all its neighbours, or they not this member: they must "
+		 "reach it at %.150s and it them; asks again in %" PRIu64 " s", roster->number, membership->config->address,
+		 wait_us / 1000000);
+}
+
+static void come_out(struct membership *membership, const struct roster *roster, uint64_t now_us)
 {
 	if (membership->place == MEMBERSHIP_LEFT)
 		return;
+	bool is_vain = membership->place == MEMBERSHIP_IN && !membership->has_met_all;
 	membership->entered.number = 0;
 	membership->place = membership->wants_out ? MEMBERSHIP_LEFT : MEMBERSHIP_OUT;
 	if (membership->wants_out)
 		log_line(LEVEL_NOTICE, "has left the ring; view %" PRIu64 " goes on with %" PRIu32 " members", roster->number, roster->count);
+	else if (membership->entered_us == 0)
+		log_line(LEVEL_NOTICE, "view %" PRIu64 " was decided without this start of the member; asks to be taken in", roster->number);
+	else if (is_vain)
+		put_off(membership, roster, now_us);
 	else
 		log_line(LEVEL_WARNING, "is not in view %" PRIu64 " (the others have not heard this member for too long); asks to be taken in again",
 			 roster->number);
@@ -154,12 +209,53 @@ static const char *refusal_text(enum decree_refusal refusal)
 	return "for an unknown reason";
 }
 
-static void tell_refusal(struct membership *membership, enum decree_refusal refusal, uint64_t now_us)
+/* Of the fact that the others have: what it is here. */
+static const char *fact_here(const struct membership *membership, const char *detail)
+{
+	const struct facts *facts = membership->facts;
+	for (size_t i = 0; facts && i < facts->lasting_count; i++) {
+		size_t length = strlen(facts->list[i].key);
+		if (strncmp(facts->list[i].key, detail, length) == 0 && strncmp(detail + length, ": ", 2) == 0)
+			return facts->list[i].value;
+	}
+	return "not given";
+}
+
+static void tell_refusal(struct membership *membership, enum decree_refusal refusal, const char *detail, uint64_t now_us)
 {
 	if (membership->refused_told_us > 0 && now_us - membership->refused_told_us < REFUSED_US)
 		return;
 	membership->refused_told_us = now_us;
-	log_line(LEVEL_WARNING, "not taken in by the ring: %s", refusal_text(refusal));
+	if (detail)
+		log_line(LEVEL_WARNING, "not taken in by the ring: %s: there %s, here %s", refusal_text(refusal), detail,
+			 fact_here(membership, detail));
+	else
+		log_line(LEVEL_WARNING, "not taken in by the ring: %s", refusal_text(refusal));
+}
+
+/* Where the config's list has a member, if not where the view has it; NULL: there, or not in the list. Which of the two is the newer one
+ * cannot be told: all machines may have got new addresses, or the list was not changed when one had. */
+static const struct seat *find_elsewhere(const struct membership *membership, const struct seat *seat)
+{
+	const struct roster *list = &membership->council->list;
+	for (uint32_t i = 0; i < list->count; i++)
+		if (strcmp(list->seats[i].name, seat->name) == 0)
+			return strcmp(list->seats[i].address, seat->address) == 0 ? NULL : &list->seats[i];
+	return NULL;
+}
+
+/* A joiner says what it trains, fact by fact, so that it can be told what is wrong with it. */
+static void post(struct membership *membership, const struct council_action *action, uint64_t now_us)
+{
+	struct decree decree = action->decree;
+	if (decree.kind == DECREE_JOIN && membership->facts) {
+		decree.facts = membership->facts->hashes;
+		decree.fact_count = (uint32_t)membership->facts->lasting_count;
+	}
+	transport_post(membership->transport, action->to, &decree, now_us);
+	const struct seat *elsewhere = action->to ? find_elsewhere(membership, action->to) : NULL;
+	if (elsewhere)
+		transport_post(membership->transport, elsewhere, &decree, now_us);
 }
 
 /* True: the vote is on disk now. */
@@ -171,11 +267,11 @@ static bool carry_out(struct membership *membership, uint64_t now_us)
 	for (size_t i = 0; i < actions->count; i++) {
 		const struct council_action *action = &actions->list[i];
 		switch (action->kind) {
-		case COUNCIL_ACTION_SEND: transport_post(membership->transport, action->to, &action->decree, now_us); break;
+		case COUNCIL_ACTION_SEND: post(membership, action, now_us); break;
 		case COUNCIL_ACTION_PERSIST: is_persisted = persist(membership, now_us); break;
 		case COUNCIL_ACTION_INSTALL: membership->entered = *action->roster; break;
-		case COUNCIL_ACTION_OUT: come_out(membership, action->roster); break;
-		case COUNCIL_ACTION_REFUSED: tell_refusal(membership, action->refusal, now_us); break;
+		case COUNCIL_ACTION_OUT: come_out(membership, action->roster, now_us); break;
+		case COUNCIL_ACTION_REFUSED: tell_refusal(membership, action->refusal, action->detail, now_us); break;
 		}
 	}
 	return is_persisted;
@@ -190,27 +286,43 @@ static void step(struct membership *membership, struct council_event event, uint
 		council_step(membership->council, &persisted, membership->actions);
 	}
 	/* Who has started again, or was dropped while it was there, comes back. */
-	bool is_out = membership->place == MEMBERSHIP_OUT && membership->entered.number == 0;
+	bool is_out = membership->place == MEMBERSHIP_OUT && membership->entered.number == 0 && now_us >= membership->rejoin_at_us;
 	if (is_out && membership->council->config.fingerprint != 0 && !membership->council->wants_in)
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_JOIN}, now_us);
 }
 
 /* ---- Events ---- */
 
-void membership_ready(struct membership *membership, uint64_t fingerprint, uint64_t now_us)
+void membership_ready(struct membership *membership, const struct facts *facts, uint64_t now_us)
 {
 	if (!membership->is_active)
 		return;
-	step(membership, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = fingerprint}, now_us);
+	membership->facts = facts;
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = facts->fingerprint}, now_us);
 	/* A ring that has begun without this member, or with an earlier start of it, takes it in; one that begins does not hear it. */
 	if (membership->place == MEMBERSHIP_FIRST)
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_JOIN}, now_us);
+}
+
+void membership_met(struct membership *membership)
+{
+	membership->has_met_all = true;
+	membership->vain_entries = 0;
 }
 
 void membership_begin(struct membership *membership, uint64_t now_us)
 {
 	if (membership->is_active && membership->place == MEMBERSHIP_FIRST)
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_BEGIN}, now_us);
+}
+
+void membership_renew(struct membership *membership, uint64_t now_us)
+{
+	bool is_soon = membership->renewed_us > 0 && now_us - membership->renewed_us < RENEW_US;
+	if (!membership->is_active || membership->place != MEMBERSHIP_IN || is_soon)
+		return;
+	membership->renewed_us = now_us;
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_RENEW}, now_us);
 }
 
 /* Whether the start of a member that has the seat does not answer any more, as far as can be told here. */
@@ -246,7 +358,11 @@ void membership_hear(struct membership *membership, const struct decree *decree,
 		return;
 	if (decree->kind == DECREE_JOIN && !may_have_seat(membership, decree, node, now_us))
 		return;
-	step(membership, (struct council_event){.kind = COUNCIL_EVENT_DECREE, .decree = decree}, now_us);
+	char detail[DETAIL_BYTES];
+	bool has_detail = decree->kind == DECREE_JOIN && membership->facts &&
+			  facts_tell_difference(membership->facts, decree->facts, decree->fact_count, detail, sizeof detail);
+	step(membership, (struct council_event){.kind = COUNCIL_EVENT_DECREE, .decree = decree, .detail = has_detail ? detail : NULL},
+	     now_us);
 }
 
 /* Whether a neighbour has not been heard for long enough that the others should go on without it. */
@@ -276,13 +392,20 @@ static void watch_neighbours(struct membership *membership, const struct node *n
 	}
 }
 
+/* When the council is to be asked, or is to ask for this member. */
+static uint64_t wake_us(const struct membership *membership)
+{
+	bool is_put_off = membership->place == MEMBERSHIP_OUT && membership->rejoin_at_us > 0 && !membership->council->wants_in;
+	return is_put_off ? u64_min(membership->deadline_us, membership->rejoin_at_us) : membership->deadline_us;
+}
+
 void membership_tick(struct membership *membership, const struct node *node, uint64_t now_us)
 {
 	if (!membership->is_active)
 		return;
 	if (membership->persist_at_us > 0 && now_us >= membership->persist_at_us && persist(membership, now_us))
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_PERSISTED}, now_us);
-	if (now_us >= membership->deadline_us)
+	if (now_us >= wake_us(membership))
 		step(membership, (struct council_event){.kind = COUNCIL_EVENT_TICK}, now_us);
 	if (membership->place == MEMBERSHIP_IN && node && now_us >= membership->watch_at_us) {
 		watch_neighbours(membership, node, now_us);
@@ -295,7 +418,7 @@ uint64_t membership_deadline(const struct membership *membership)
 	if (!membership->is_active)
 		return UINT64_MAX;
 	uint64_t at_us = membership->persist_at_us > 0 ? membership->persist_at_us : UINT64_MAX;
-	at_us = u64_min(at_us, membership->deadline_us);
+	at_us = u64_min(at_us, wake_us(membership));
 	return membership->place == MEMBERSHIP_IN ? u64_min(at_us, membership->watch_at_us) : at_us;
 }
 
@@ -304,6 +427,8 @@ const struct roster *membership_take(struct membership *membership, uint64_t now
 	if (!membership->is_active || membership->entered.number == 0)
 		return NULL;
 	membership->entered.number = 0;
+	/* Who stays in has met them all before. */
+	membership->has_met_all &= membership->place == MEMBERSHIP_IN;
 	membership->place = MEMBERSHIP_IN;
 	membership->entered_us = now_us;
 	memset(membership->is_doubted, 0, sizeof membership->is_doubted);

@@ -6,7 +6,7 @@
 
 #include "core/council.h"
 #include "core/node.h"
-#include "daemon/config.h"
+#include "daemon/facts.h"
 #include "daemon/transport.h"
 
 enum membership_place {
@@ -18,6 +18,7 @@ enum membership_place {
 
 struct membership {
 	const struct config *config;
+	const struct facts *facts;   /* of what the worker trains; NULL: there is none yet */
 	struct transport *transport;
 	bool is_active;              /* false: the members do not change */
 	enum membership_place place;
@@ -33,7 +34,11 @@ struct membership {
 	uint64_t persist_at_us;      /* the disk has failed: when it is tried again; 0: nothing is owed */
 	uint64_t watch_at_us;        /* neighbours are looked at */
 	uint64_t entered_us;         /* the present view */
+	bool has_met_all;            /* since this daemon's last entry its ring was complete */
+	uint32_t vain_entries;       /* one after the other in which that never was so */
+	uint64_t rejoin_at_us;       /* asks to be taken in not before; 0: at once */
 	bool is_doubted[ROAD_COUNT]; /* neighbours, as of config_neighbours */
+	uint64_t renewed_us;         /* when a view was last asked for because hashes differ; 0: never */
 	uint64_t refused_told_us;    /* when a refusal was last told */
 	char trouble[LINE_BYTES];    /* why the vote cannot be written; empty: it can */
 };
@@ -45,12 +50,17 @@ void membership_close(struct membership *membership);
 /* Whether this member was in a ring that has begun, by its disk: then it waits for a view before it starts a node. */
 bool membership_waits(const struct membership *membership);
 
-/* This member can train what the fingerprint says: asks to be taken in, unless it is in the view or has left. */
-void membership_ready(struct membership *membership, uint64_t fingerprint, uint64_t now_us);
+/* This member can train what the facts say, which stay the caller's for as long as it runs: asks to be taken in, unless it is in the view or has left. */
+void membership_ready(struct membership *membership, const struct facts *facts, uint64_t now_us);
+/* The ring of the view that was entered last is complete: all have said hello. */
+void membership_met(struct membership *membership);
 /* View 1 is complete. */
 void membership_begin(struct membership *membership, uint64_t now_us);
 /* A decree has come in. node: as neighbours are known here; NULL: there is none. */
 void membership_hear(struct membership *membership, const struct decree *decree, const struct node *node, uint64_t now_us);
+/* The members do not hold the same: asks for a view in which whoever holds something else gets what most hold. Not again within half a
+ * minute: what comes back has a cause that this does not cure. */
+void membership_renew(struct membership *membership, uint64_t now_us);
 /* Time passes. */
 void membership_tick(struct membership *membership, const struct node *node, uint64_t now_us);
 /* When membership_tick has something to do. */

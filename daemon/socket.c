@@ -15,7 +15,7 @@ enum {
 	DEAD_MS = 5000,          /* a connection whose bytes nobody acknowledges for so long is made anew */
 	KEEPALIVE_S = 5, KEEPALIVE_INTERVAL_S = 1, KEEPALIVE_COUNT = 3, /* of one that only receives */
 	RECONNECT_MS = 100,
-	RECONNECT_MAX_MS = 2000,
+	RECONNECT_MAX_MS = 250,  /* a neighbour that comes back is waited for by a whole ring */
 	HANDSHAKE_MS = 5000,
 	BACKLOG = 64
 };

@@ -78,8 +78,11 @@ int state_create(const char *path, const struct description *description, uint64
 
 int state_begin(struct state *state, const char *path, const struct state_run *run, bool has_layers, struct line *why)
 {
-	for (size_t i = 0; i < state->layer_count && has_layers; i++) {
+	for (size_t i = 0; i < state->layer_count; i++) {
 		struct detector detector = state->layers[i].detector;
+		state->places[i].is_damaged = !has_layers;
+		if (!has_layers)
+			continue;
 		state_commit_layer(state, i, run->round, run->since, &detector);
 	}
 	state_commit_run(state, run);

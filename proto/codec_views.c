@@ -87,6 +87,7 @@ static char *text_or_none(const char *text)
 void decree_fill(struct arena *arena, const struct decree *decree, struct decree_wire *wire)
 {
 	CHECK(decree->doubt_count <= DOUBT_COUNT_MAX);
+	CHECK(decree->fact_count <= FACT_COUNT_MAX);
 	edit__peer__decree__init(&wire->decree);
 	wire->decree.kind = decree->kind;
 	wire->decree.sender = (char *)decree->sender;
@@ -102,6 +103,9 @@ void decree_fill(struct arena *arena, const struct decree *decree, struct decree
 	wire->decree.doubts = (uint32_t *)decree->doubts;
 	wire->decree.address = text_or_none(decree->address);
 	wire->decree.refusal = decree->refusal;
+	wire->decree.n_facts = decree->fact_count;
+	wire->decree.facts = (uint32_t *)decree->facts;
+	wire->decree.detail = text_or_none(decree->detail);
 	if (decree->roster.count == 0)
 		return;
 	roster_fill(arena, &decree->roster, &wire->roster);
@@ -262,6 +266,8 @@ const char *take_decree(struct arena *arena, const Edit__Peer__Decree *wire, con
 	DEMAND(is_ballot(wire->accepted_ballot), "decree.accepted_ballot");
 	DEMAND(wire->n_doubts <= DOUBT_COUNT_MAX, "decree.doubts");
 	DEMAND(wire->refusal < DECREE_REFUSAL_END, "decree.refusal");
+	DEMAND(wire->n_facts <= FACT_COUNT_MAX, "decree.facts");
+	DEMAND(strlen(wire->detail) < DETAIL_BYTES, "decree.detail");
 	*decree = (struct decree){.kind = (enum decree_kind)wire->kind,
 				  .incarnation = wire->incarnation,
 				  .disk = wire->disk,
@@ -270,6 +276,9 @@ const char *take_decree(struct arena *arena, const Edit__Peer__Decree *wire, con
 				  .ballot = wire->ballot,
 				  .accepted_ballot = wire->accepted_ballot,
 				  .doubt_count = (uint32_t)wire->n_doubts,
+				  .facts = wire->facts,
+				  .fact_count = (uint32_t)wire->n_facts,
+				  .detail = wire->detail[0] ? wire->detail : NULL,
 				  .refusal = (enum decree_refusal)wire->refusal};
 	for (size_t i = 0; i < wire->n_doubts; i++) {
 		DEMAND(wire->doubts[i] < MEMBER_COUNT_MAX, "decree.doubts");

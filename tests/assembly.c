@@ -372,6 +372,11 @@ void assembly_ready(struct assembly *assembly, uint32_t member, uint64_t fingerp
 		step(assembly, member, (struct council_event){.kind = COUNCIL_EVENT_READY, .fingerprint = fingerprint}, member);
 }
 
+void assembly_renew(struct assembly *assembly, uint32_t member)
+{
+	step(assembly, member, (struct council_event){.kind = COUNCIL_EVENT_RENEW}, member);
+}
+
 void assembly_leave(struct assembly *assembly, uint32_t member)
 {
 	assembly->delegates[member].leaves = true;

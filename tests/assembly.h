@@ -74,6 +74,8 @@ void assembly_crash(struct assembly *assembly, uint32_t member);
 void assembly_lose_disk(struct assembly *assembly, uint32_t member);
 /* Its worker comes: it trains what `fingerprint` says. */
 void assembly_ready(struct assembly *assembly, uint32_t member, uint64_t fingerprint);
+/* It has seen that members do not hold the same. */
+void assembly_renew(struct assembly *assembly, uint32_t member);
 /* It wants to leave. */
 void assembly_leave(struct assembly *assembly, uint32_t member);
 /* The operator's way out; names as letters, "ab". Returns what council_force does. */

@@ -62,6 +62,8 @@ static struct roster roster_of(uint32_t count)
 	return (struct roster){.number = 8, .count = count, .holder = count - 1, .fanout = count, .seats = seats};
 }
 
+static const uint32_t facts[3] = {0, 1, UINT32_MAX};
+
 static struct decree decree_of(enum decree_kind kind)
 {
 	struct decree decree = {.kind = kind, .sender = sender, .incarnation = UINT64_MAX, .disk = UINT64_MAX - 1,
@@ -81,8 +83,15 @@ static struct decree decree_of(enum decree_kind kind)
 		decree.roster = roster_of(5);
 		decree.view = 8;
 		break;
-	case DECREE_JOIN: decree.address = address; break;
-	case DECREE_REFUSED: decree.refusal = DECREE_REFUSAL_TAKEN; break;
+	case DECREE_JOIN:
+		decree.address = address;
+		decree.facts = facts;
+		decree.fact_count = 3;
+		break;
+	case DECREE_REFUSED:
+		decree.refusal = DECREE_REFUSAL_OTHER;
+		decree.detail = "hidden_size: 64";
+		break;
 	default: break;
 	}
 	return decree;
@@ -110,6 +119,12 @@ static void assert_decree(const struct decree *got, const struct decree *decree)
 	assert_memory_equal(got->doubts, decree->doubts, sizeof got->doubts);
 	assert_text(got->address, decree->address, SEAT_ADDRESS_BYTES);
 	assert_int_equal(got->refusal, decree->refusal);
+	assert_int_equal(got->fact_count, decree->fact_count);
+	for (uint32_t i = 0; i < decree->fact_count; i++)
+		assert_true(got->facts[i] == decree->facts[i]);
+	assert_int_equal(got->detail != NULL, decree->detail != NULL);
+	if (decree->detail)
+		assert_string_equal(got->detail, decree->detail);
 	assert_int_equal(got->roster.count, decree->roster.count);
 	if (decree->roster.count > 0)
 		assert_true(roster_is_equal(&got->roster, &decree->roster));

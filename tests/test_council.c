@@ -8,54 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tests/assembly.h"
-
-#define SECOND UINT64_C(1000000)
-
-enum { A, B, C, D, E };
-
-static struct assembly *begin(uint32_t count)
-{
-	struct assembly *world = assembly_open(7, count, 0);
-	assembly_begin(world);
-	return world;
-}
-
-static void run(struct assembly *world, uint64_t us)
-{
-	assembly_run(world, us);
-	assert_string_equal(world->fault, "");
-}
-
-static void end(struct assembly *world)
-{
-	assert_string_equal(world->fault, "");
-	assembly_close(world);
-}
-
-/* The views that the members a, b, ... are in, with blanks between. */
-static void assert_views(const struct assembly *world, const char *expected)
-{
-	char all[ASSEMBLY_MAX * (ASSEMBLY_MAX + 2)] = "", view[ASSEMBLY_MAX + 1];
-	uint32_t count = 1;
-	for (const char *at = expected; *at != 0; at++)
-		count += *at == ' ';
-	for (uint32_t member = 0; member < count; member++) {
-		strcat(all, member > 0 ? " " : "");
-		strcat(all, assembly_view(world, member, view));
-	}
-	assert_string_equal(all, expected);
-}
-
-/* The first members, and nobody else, are in the highest view. */
-static void assert_all_together(const struct assembly *world, uint32_t count)
-{
-	char view[ASSEMBLY_MAX + 1];
-	for (uint32_t member = A; member < count; member++) {
-		assert_int_equal(strlen(assembly_view(world, member, view)), count);
-		assert_int_equal(world->delegates[member].installed, world->highest);
-	}
-}
+#include "tests/convene.h"
 
 /* The name of a member, as in a roster. */
 static const char *name_of(uint32_t member)
@@ -82,94 +35,94 @@ static uint64_t promised(const struct assembly *world, uint32_t member)
 static void holder_of_a_pair_goes_on_alone(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(2);
-	assert_views(world, "Ab Ab");
+	struct assembly *world = convene(2);
+	convene_assert_views(world, "Ab Ab");
 	assembly_crash(world, B);
-	run(world, 5 * SECOND);
-	assert_views(world, "A -");
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "A -");
 	assert_int_equal(world->highest, 2);
 	assembly_start(world, B);
-	run(world, 5 * SECOND);
-	assert_views(world, "Ab Ab");
-	end(world);
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Ab Ab");
+	convene_end(world);
 }
 
 static void other_of_a_pair_does_not(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(2);
+	struct assembly *world = convene(2);
 	assembly_crash(world, A);
-	run(world, 30 * SECOND);
-	assert_views(world, "- Ab");
+	convene_run(world, 30 * SECOND);
+	convene_assert_views(world, "- Ab");
 	assert_int_equal(world->highest, 1);
 	assert_true(assembly_counts(world).attempts >= 3); /* it has tried */
 	assert_true(assembly_counts(world).attempts <= 30);
-	end(world);
+	convene_end(world);
 }
 
 static void cut_pair_goes_on_as_its_holder_only(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(2);
+	struct assembly *world = convene(2);
 	assembly_cut(world, A, B, true);
-	run(world, 10 * SECOND);
-	assert_views(world, "A Ab");
+	convene_run(world, 10 * SECOND);
+	convene_assert_views(world, "A Ab");
 	assembly_cut(world, A, B, false);
-	run(world, 10 * SECOND);
-	assert_views(world, "Ab Ab");
-	end(world);
+	convene_run(world, 10 * SECOND);
+	convene_assert_views(world, "Ab Ab");
+	convene_end(world);
 }
 
 static void three_of_four_go_on(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4);
+	struct assembly *world = convene(4);
 	assembly_crash(world, C);
-	run(world, 3 * SECOND);
-	assert_views(world, "Abd Abd - Abd");
+	convene_run(world, 3 * SECOND);
+	convene_assert_views(world, "Abd Abd - Abd");
 	assert_int_equal(world->highest, 2);
 	assembly_crash(world, A); /* the tie-holder: the first who is left is the next one */
-	run(world, 3 * SECOND);
-	assert_views(world, "- Bd - Bd");
-	end(world);
+	convene_run(world, 3 * SECOND);
+	convene_assert_views(world, "- Bd - Bd");
+	convene_end(world);
 }
 
 static void of_two_halves_only_that_with_the_holder_goes_on(void **state)
 {
 	(void)state;
 	for (uint32_t mate = B; mate <= D; mate++) {
-		struct assembly *world = begin(4);
+		struct assembly *world = convene(4);
 		for (uint32_t other = B; other <= D; other++)
 			if (other != mate)
 				for (uint32_t one = A; one <= D; one++)
 					if (one == A || one == mate)
 						assembly_cut(world, one, other, true);
-		run(world, 20 * SECOND);
+		convene_run(world, 20 * SECOND);
 		char view[ASSEMBLY_MAX + 1];
 		const char half[3] = {'A', (char)('a' + mate), 0};
 		for (uint32_t member = A; member <= D; member++)
 			assert_string_equal(assembly_view(world, member, view), member == A || member == mate ? half : "Abcd");
 		assert_int_equal(world->highest, 2);
 		memset(world->cut, 0, sizeof world->cut);
-		run(world, 20 * SECOND);
-		assert_all_together(world, 4);
-		end(world);
+		convene_run(world, 20 * SECOND);
+		convene_assert_all_together(world, 4);
+		convene_end(world);
 	}
 }
 
 static void three_of_six_without_the_holder_do_not_go_on(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(6);
+	struct assembly *world = convene(6);
 	assembly_crash(world, A);
 	assembly_crash(world, C);
 	assembly_crash(world, E);
-	run(world, 20 * SECOND);
+	convene_run(world, 20 * SECOND);
 	assert_int_equal(world->highest, 1);
 	assembly_start(world, E);
-	run(world, 20 * SECOND);
-	assert_views(world, "- Bdef - Bdef Bdef Bdef");
-	end(world);
+	convene_run(world, 20 * SECOND);
+	convene_assert_views(world, "- Bdef - Bdef Bdef Bdef");
+	convene_end(world);
 }
 
 /* ---- Ballots and disks ---- */
@@ -177,22 +130,22 @@ static void three_of_six_without_the_holder_do_not_go_on(void **state)
 static void two_proposers_at_once_end_in_one_view(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(5);
+	struct assembly *world = convene(5);
 	for (uint32_t member = A; member <= E; member++)
 		world->delegates[member].council.config.rank_us = 0;
 	assembly_crash(world, C);
-	run(world, 10 * SECOND);
-	assert_views(world, "Abde Abde - Abde Abde");
+	convene_run(world, 10 * SECOND);
+	convene_assert_views(world, "Abde Abde - Abde Abde");
 	assert_int_equal(world->highest, 2);
 	assert_true(assembly_counts(world).attempts > 1);
 	assert_true(assembly_counts(world).given_way > 0);
-	end(world);
+	convene_end(world);
 }
 
 static void nothing_is_answered_before_the_disk_has_it(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(3);
+	struct assembly *world = convene(3);
 	struct decree prepare = word(world, B, DECREE_PREPARE, 1, ballot_make(5, B));
 	struct council *council = &world->delegates[A].council;
 	struct council_event event = {.kind = COUNCIL_EVENT_DECREE, .now_us = world->now_us, .decree = &prepare};
@@ -211,17 +164,17 @@ static void nothing_is_answered_before_the_disk_has_it(void **state)
 	council_step(council, &event, &world->actions);
 	assert_int_equal(world->actions.count, 1);
 	assert_int_equal(world->actions.list[0].decree.kind, DECREE_PROMISE);
-	end(world);
+	convene_end(world);
 }
 
 static void promise_survives_a_restart(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(3);
+	struct assembly *world = convene(3);
 	struct decree high = word(world, B, DECREE_PREPARE, 1, ballot_make(5, B)), low = word(world, C, DECREE_PREPARE, 1,
 			ballot_make(4, C));
 	assembly_deliver(world, B, A, &high);
-	run(world, 50000);
+	convene_run(world, 50000);
 	assert_int_equal(world->sent[DECREE_PROMISE], 1);
 	assembly_crash(world, A);
 	world->delegates[A].has_begun = false; /* its driver says nothing yet */
@@ -232,56 +185,56 @@ static void promise_survives_a_restart(void **state)
 	assert_int_equal(world->sent[DECREE_NACK], 1);
 	assert_int_equal(world->sent[DECREE_PROMISE], promises);
 	assert_int_equal(world->delegates[A].file.promised, high.ballot);
-	end(world);
+	convene_end(world);
 }
 
 static void accepted_value_is_adopted_by_a_later_proposer(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(3);
+	struct assembly *world = convene(3);
 	world->muted[DECREE_ACCEPTED] = world->muted[DECREE_NACK] = true;
 	assembly_crash(world, C);
 	for (int i = 0; i < 500 && world->delegates[B].file.accepted_ballot == 0; i++)
-		run(world, 10000);
+		convene_run(world, 10000);
 	assert_true(world->delegates[B].file.accepted_ballot != 0); /* the view of a and b, which nobody knows to be decided */
 	assembly_crash(world, A);
 	assembly_start(world, C);
 	memset(world->muted, 0, sizeof world->muted);
-	run(world, 10 * SECOND);
+	convene_run(world, 10 * SECOND);
 	assert_true(assembly_counts(world).adopted > 0);
 	assert_int_equal(world->decided[2].count, 2);
 	assert_true(seat_is_of(&world->decided[2].seats[0], name_of(A)));
 	assert_int_equal(world->highest, 2); /* in which b is not the holder */
 	assembly_start(world, A); /* the seat is that of an earlier start, the disk is the same: it votes, and lets itself in */
-	run(world, 20 * SECOND);
-	assert_views(world, "Abc Abc Abc");
-	end(world);
+	convene_run(world, 20 * SECOND);
+	convene_assert_views(world, "Abc Abc Abc");
+	convene_end(world);
 }
 
 static void decided_that_was_lost_is_asked_for(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4);
+	struct assembly *world = convene(4);
 	world->muted[DECREE_DECIDED] = true;
 	assembly_crash(world, C);
-	run(world, SECOND * 3 / 2);
+	convene_run(world, SECOND * 3 / 2);
 	uint32_t known = 0;
 	for (uint32_t member = A; member <= D; member++)
 		known += world->delegates[member].is_live && world->delegates[member].installed == 2;
 	assert_int_equal(known, 1);
 	memset(world->muted, 0, sizeof world->muted);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abd Abd - Abd");
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Abd Abd - Abd");
 	assert_int_equal(world->highest, 2);
-	end(world);
+	convene_end(world);
 }
 
 static void member_beyond_a_view_answers_with_its_roster(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4);
+	struct assembly *world = convene(4);
 	assembly_crash(world, C);
-	run(world, 3 * SECOND);
+	convene_run(world, 3 * SECOND);
 	uint64_t at = world->delegates[A].council.vote.promised;
 	for (enum decree_kind kind = DECREE_PREPARE; kind <= DECREE_ASK; kind++) {
 		struct decree decree = word(world, D, kind, 1, ballot_make(900, D));
@@ -292,199 +245,48 @@ static void member_beyond_a_view_answers_with_its_roster(void **state)
 	}
 	assert_int_equal(promised(world, A), at);
 	assert_int_equal(assembly_counts(world).dropped, 0);
-	end(world);
+	convene_end(world);
 }
 
 static void member_that_is_behind_asks(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(3);
+	struct assembly *world = convene(3);
 	struct decree decree = word(world, B, DECREE_PREPARE, 9, ballot_make(1, B));
 	uint64_t asked = world->sent[DECREE_ASK];
 	assembly_deliver(world, B, A, &decree);
 	assert_int_equal(world->sent[DECREE_ASK], asked + 1);
 	assert_int_equal(promised(world, A), 0);
-	end(world);
+	convene_end(world);
 }
 
 static void view_that_was_missed_is_asked_for_without_a_doubt(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(3);
+	struct assembly *world = convene(3);
 	world->is_trusting = true;
 	assembly_cut(world, A, B, true);
 	assembly_cut(world, C, B, true);
 	assembly_start(world, D);
-	run(world, 5 * SECOND);
-	assert_views(world, "Acd Abc Acd Acd");
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Acd Abc Acd Acd");
 	memset(world->cut, 0, sizeof world->cut);
-	run(world, 5 * SECOND);
-	assert_views(world, "Acdb Acdb Acdb Acdb");
-	end(world);
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Acdb Acdb Acdb Acdb");
+	convene_end(world);
 }
 
 static void ring_in_which_nothing_happens_is_nearly_silent(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4);
-	run(world, 100 * SECOND);
+	struct assembly *world = convene(4);
+	convene_run(world, 100 * SECOND);
 	for (enum decree_kind kind = DECREE_PREPARE; kind < DECREE_KIND_END; kind++)
 		assert_true(kind == DECREE_ASK ? world->sent[kind] > 0 && world->sent[kind] <= 4 * 51 : world->sent[kind] == 0);
-	end(world);
+	convene_end(world);
 }
 
 /* ---- Restarts ---- */
-
-static void joiner_without_its_vote_file_cannot_vote(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(3);
-	assembly_crash(world, B);
-	assembly_crash(world, C);
-	assembly_lose_disk(world, B);
-	assembly_start(world, B);
-	run(world, 20 * SECOND);
-	assert_int_equal(world->highest, 1);
-	assert_false(world->delegates[B].council.vote.is_voter);
-	assembly_start(world, C); /* with its file: two of three */
-	run(world, 10 * SECOND);
-	assert_views(world, "Abc Abc Abc");
-	assert_true(world->delegates[B].council.vote.is_voter);
-	assert_int_equal(world->decided[world->highest].seats[B].incarnation, world->delegates[B].council.config.self.incarnation);
-	end(world);
-}
-
-static void all_may_die_amid_a_change(void **state)
-{
-	(void)state;
-	uint32_t amid = 0;
-	for (uint64_t us = 0; us < SECOND * 4 / 10; us += 997) {
-		struct assembly *world = begin(3);
-		assembly_crash(world, C);
-		run(world, SECOND * 4 / 10 + us);
-		amid += world->highest == 1 && world->delegates[B].file.accepted_ballot != 0;
-		assembly_crash(world, A);
-		assembly_crash(world, B);
-		for (uint32_t member = A; member <= C; member++)
-			assembly_start(world, member);
-		run(world, 20 * SECOND);
-		assert_all_together(world, 3);
-		end(world);
-	}
-	assert_true(amid > 0);
-}
-
-static void restart_before_view_1_is_complete_is_no_change(void **state)
-{
-	(void)state;
-	struct assembly *world = assembly_open(7, 3, 0);
-	for (uint32_t member = A; member <= C; member++)
-		assembly_start(world, member);
-	run(world, SECOND);
-	assembly_crash(world, B);
-	assembly_start(world, B);
-	for (uint32_t member = A; member <= C; member++)
-		assembly_complete(world, member);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abc Abc Abc");
-	assert_int_equal(world->highest, 1);
-	end(world);
-}
-
-static void restart_after_view_1_was_complete_takes_the_same_seat_in_a_new_view(void **state)
-{
-	(void)state;
-	for (int is_lost = 0; is_lost <= 1; is_lost++) {
-		struct assembly *world = begin(3);
-		assembly_crash(world, B);
-		if (is_lost)
-			assembly_lose_disk(world, B);
-		assembly_start(world, B);
-		run(world, 5 * SECOND);
-		assert_views(world, "Abc Abc Abc");
-		assert_int_equal(world->highest, 2);
-		end(world);
-	}
-}
-
-static void member_that_was_dropped_comes_back_at_the_end(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(4);
-	assembly_cut(world, B, A, true);
-	assembly_cut(world, B, C, true);
-	assembly_cut(world, B, D, true);
-	run(world, 5 * SECOND);
-	assert_views(world, "Acd Abcd Acd Acd");
-	memset(world->cut, 0, sizeof world->cut);
-	run(world, 10 * SECOND);
-	assert_views(world, "Acdb Acdb Acdb Acdb");
-	end(world);
-}
-
-static void member_without_a_worker_votes_and_is_not_seated(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(4);
-	assembly_crash(world, C);
-	assembly_ready(world, C, 0);
-	assembly_start(world, C);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abd Abd - Abd");
-	assembly_crash(world, D); /* a majority of three */
-	run(world, 5 * SECOND);
-	assert_views(world, "Ab Ab - -");
-	assembly_ready(world, C, 1);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abc Abc Abc -");
-	end(world);
-}
-
-static void vote_of_a_member_without_a_worker_counts(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(3);
-	assembly_crash(world, B);
-	assembly_crash(world, C);
-	assembly_ready(world, B, 0);
-	assembly_start(world, B);
-	run(world, 5 * SECOND);
-	assert_views(world, "A - -");
-	end(world);
-}
-
-static void who_trains_something_else_is_refused(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(3);
-	assembly_ready(world, D, 2);
-	assembly_start(world, D);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abc Abc Abc -");
-	assert_int_equal(world->highest, 1);
-	assert_int_equal(world->delegates[D].last_refusal, DECREE_REFUSAL_OTHER);
-	end(world);
-}
-
-static void all_that_restart_come_together_in_one_view(void **state)
-{
-	(void)state;
-	struct assembly *world = begin(4);
-	for (uint32_t member = A; member <= D; member++) {
-		assembly_crash(world, member);
-		assembly_ready(world, member, 0);
-	}
-	for (uint32_t member = A; member <= D; member++)
-		assembly_start(world, member);
-	for (uint32_t member = A; member <= D; member++) {
-		run(world, SECOND / 4); /* their workers come one after the other */
-		assembly_ready(world, member, 1);
-	}
-	run(world, 10 * SECOND);
-	assert_views(world, "Abcd Abcd Abcd Abcd");
-	assert_int_equal(world->highest, 2);
-	end(world);
-}
 
 /* ---- Order ---- */
 
@@ -493,17 +295,17 @@ static void cut_between_two_ring_neighbours_gives_another_order(void **state)
 	(void)state;
 	for (uint32_t ways = 1; ways <= 3; ways++) {
 		for (uint32_t one = A; one <= D; one++) {
-			struct assembly *world = begin(4);
+			struct assembly *world = convene(4);
 			uint32_t other = (one + 1) % 4;
 			world->cut[one][other] = ways & 1;
 			world->cut[other][one] = ways & 2;
-			run(world, 10 * SECOND);
-			assert_all_together(world, 4);
+			convene_run(world, 10 * SECOND);
+			convene_assert_all_together(world, 4);
 			const struct roster *roster = &world->decided[2];
 			assert_int_equal(world->highest, 2);
 			assert_false(roster_is_next(roster, roster_find(roster, name_of(one)), roster_find(roster, name_of(other))));
 			assert_true(seat_is_of(&roster->seats[roster->holder], name_of(A)));
-			end(world);
+			convene_end(world);
 		}
 	}
 }
@@ -513,30 +315,30 @@ static void where_no_order_helps_the_last_of_a_bad_pair_goes(void **state)
 	(void)state;
 	static const char *const left[3] = {"Ab", "Ab", "Ac"}; /* of three, all are neighbours: cut b-c, c-a, a-b */
 	for (uint32_t one = A; one <= C; one++) {
-		struct assembly *world = begin(3);
+		struct assembly *world = convene(3);
 		world->delegates[B].leaves = world->delegates[C].leaves = true; /* or it would come back and be dropped again */
 		assembly_cut(world, (one + 1) % 3, (one + 2) % 3, true);
-		run(world, 5 * SECOND);
+		convene_run(world, 5 * SECOND);
 		char view[ASSEMBLY_MAX + 1];
 		assert_string_equal(assembly_view(world, A, view), left[one]);
 		assert_int_equal(world->decided[2].count, 2);
-		end(world);
+		convene_end(world);
 	}
 }
 
 static void order_that_has_failed_is_not_tried_again_at_once(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4); /* a hears d alone: with three others no order helps, one has to go */
+	struct assembly *world = convene(4); /* a hears d alone: with three others no order helps, one has to go */
 	world->delegates[B].leaves = world->delegates[C].leaves = true;
 	assembly_cut(world, A, B, true);
 	assembly_cut(world, A, C, true);
-	run(world, 20 * SECOND);
+	convene_run(world, 20 * SECOND);
 	assert_true(world->highest <= 4);
 	assert_true(world->decided[world->highest].count < 4);
 	assert_int_equal(world->delegates[A].installed, world->highest);
 	assert_int_equal(world->delegates[D].installed, world->highest);
-	end(world);
+	convene_end(world);
 }
 
 static void groups_are_made_where_the_fanout_divides(void **state)
@@ -546,13 +348,13 @@ static void groups_are_made_where_the_fanout_divides(void **state)
 	assembly_begin(world);
 	assert_int_equal(world->delegates[A].council.vote.roster.fanout, 2);
 	assembly_crash(world, D);
-	run(world, 3 * SECOND);
+	convene_run(world, 3 * SECOND);
 	assert_int_equal(world->delegates[A].council.vote.roster.fanout, 3);
 	assembly_start(world, D);
-	run(world, 5 * SECOND);
-	assert_views(world, "Abcd Abcd Abcd Abcd");
+	convene_run(world, 5 * SECOND);
+	convene_assert_views(world, "Abcd Abcd Abcd Abcd");
 	assert_int_equal(world->delegates[A].council.vote.roster.fanout, 2);
-	end(world);
+	convene_end(world);
 }
 
 /* ---- Leaving, joining, force ---- */
@@ -562,51 +364,51 @@ static void leaver_is_out_at_once(void **state)
 	(void)state;
 	for (uint32_t member = A; member <= D; member++) {
 		static const char *const left[4] = {"- Bcd Bcd Bcd", "Acd - Acd Acd", "Abd Abd - Abd", "Abc Abc Abc -"};
-		struct assembly *world = begin(4);
+		struct assembly *world = convene(4);
 		assembly_leave(world, member);
-		run(world, SECOND);
-		assert_views(world, left[member]);
+		convene_run(world, SECOND);
+		convene_assert_views(world, left[member]);
 		assert_true(world->delegates[member].is_out);
-		end(world);
+		convene_end(world);
 	}
 }
 
 static void last_member_may_go_without_a_view(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(1);
+	struct assembly *world = convene(1);
 	assembly_leave(world, A);
 	assert_true(world->delegates[A].is_out);
 	assert_int_equal(world->highest, 1);
-	end(world);
-	world = begin(2); /* both at once: nobody would be left, nothing is decided */
+	convene_end(world);
+	world = convene(2); /* both at once: nobody would be left, nothing is decided */
 	assembly_leave(world, A);
 	assembly_leave(world, B);
-	run(world, 20 * SECOND);
+	convene_run(world, 20 * SECOND);
 	assert_true(world->highest <= 2);
 	assert_true(assembly_counts(world).attempts < 50);
-	end(world);
+	convene_end(world);
 }
 
 static void joiners_are_appended(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(1);
+	struct assembly *world = convene(1);
 	for (uint32_t member = B; member <= E; member++) {
 		assembly_start(world, member);
-		run(world, 3 * SECOND);
+		convene_run(world, 3 * SECOND);
 	}
-	assert_views(world, "Abcde Abcde Abcde Abcde Abcde");
-	end(world);
+	convene_assert_views(world, "Abcde Abcde Abcde Abcde Abcde");
+	convene_end(world);
 }
 
 static void operator_forces_a_view_without_a_majority(void **state)
 {
 	(void)state;
-	struct assembly *world = begin(4);
+	struct assembly *world = convene(4);
 	assembly_crash(world, A);
 	assembly_crash(world, B);
-	run(world, 20 * SECOND);
+	convene_run(world, 20 * SECOND);
 	assert_int_equal(world->highest, 1);
 	assert_int_equal(assembly_force(world, C, "cx"), EDIT_ERROR_UNKNOWN);
 	assert_int_equal(assembly_force(world, C, "cdc"), EDIT_ERROR_INVALID);
@@ -614,13 +416,13 @@ static void operator_forces_a_view_without_a_majority(void **state)
 	assert_int_equal(world->delegates[C].council.vote.roster.number, 1);
 	assert_int_equal(assembly_force(world, C, "cd"), 0);
 	assert_int_equal(assembly_force(world, C, "cd"), EDIT_ERROR_BUSY); /* the disk is at it */
-	run(world, SECOND);
-	assert_views(world, "- - Cd Cd");
+	convene_run(world, SECOND);
+	convene_assert_views(world, "- - Cd Cd");
 	assembly_start(world, A);
 	assembly_start(world, B);
-	run(world, 10 * SECOND);
-	assert_all_together(world, 4);
-	end(world);
+	convene_run(world, 10 * SECOND);
+	convene_assert_all_together(world, 4);
+	convene_end(world);
 }
 
 int main(void)
@@ -641,15 +443,6 @@ int main(void)
 		cmocka_unit_test(member_that_is_behind_asks),
 		cmocka_unit_test(view_that_was_missed_is_asked_for_without_a_doubt),
 		cmocka_unit_test(ring_in_which_nothing_happens_is_nearly_silent),
-		cmocka_unit_test(joiner_without_its_vote_file_cannot_vote),
-		cmocka_unit_test(all_may_die_amid_a_change),
-		cmocka_unit_test(restart_before_view_1_is_complete_is_no_change),
-		cmocka_unit_test(restart_after_view_1_was_complete_takes_the_same_seat_in_a_new_view),
-		cmocka_unit_test(member_that_was_dropped_comes_back_at_the_end),
-		cmocka_unit_test(member_without_a_worker_votes_and_is_not_seated),
-		cmocka_unit_test(vote_of_a_member_without_a_worker_counts),
-		cmocka_unit_test(who_trains_something_else_is_refused),
-		cmocka_unit_test(all_that_restart_come_together_in_one_view),
 		cmocka_unit_test(cut_between_two_ring_neighbours_gives_another_order),
 		cmocka_unit_test(where_no_order_helps_the_last_of_a_bad_pair_goes),
 		cmocka_unit_test(order_that_has_failed_is_not_tried_again_at_once),

@@ -269,6 +269,26 @@ static void joiner_with_the_name_of_who_is_asked_is_refused(void **state)
 	assert_int_equal(f->council.join_count, 0);
 }
 
+/* Its disk is full when it starts: the debt of a joiner is not paid yet when the ring of view 1 is complete. */
+static void view_1_that_is_complete_before_the_disk_answers_begins_after_it(void **state)
+{
+	struct fixture *f = *state;
+	struct council_config config = f->council.config;
+	config.list = &f->list;
+	council_init(&f->council, f->block, &config);
+	step(f, COUNCIL_EVENT_JOIN, NULL);
+	assert_int_equal(f->council.debt, COUNCIL_DEBT_DISK);
+	step(f, COUNCIL_EVENT_BEGIN, NULL);
+	assert_false(f->council.vote.is_voter);
+	assert_int_equal(f->council.debt, COUNCIL_DEBT_DISK);
+	step(f, COUNCIL_EVENT_PERSISTED, NULL);
+	step(f, COUNCIL_EVENT_BEGIN, NULL);
+	assert_int_equal(f->council.debt, COUNCIL_DEBT_INSTALL);
+	step(f, COUNCIL_EVENT_PERSISTED, NULL);
+	assert_true(f->council.vote.is_voter);
+	assert_int_equal(f->actions.list[0].kind, COUNCIL_ACTION_INSTALL);
+}
+
 static void doubts_about_strangers_and_oneself_are_ignored(void **state)
 {
 	struct fixture *f = *state;
@@ -447,6 +467,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(joiners_beyond_the_size_of_a_view_are_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(joiner_that_says_no_more_is_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(joiner_with_the_name_of_who_is_asked_is_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(view_1_that_is_complete_before_the_disk_answers_begins_after_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(doubts_about_strangers_and_oneself_are_ignored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(value_is_who_promised_without_leavers_and_with_joiners, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(view_in_which_nothing_changes_is_not_proposed, set_up, tear_down),

@@ -68,6 +68,12 @@ class Install(unittest.TestCase):
                 self.assertIn(f"\n{key}={daemon}\n", self.unit(unit))
             self.assertNotRegex(self.unit(unit), "(BindsTo|Requires|Requisite|PartOf)=")
 
+    def test_units_run_nothing_that_a_small_debian_lacks(self):
+        """`kill`, for instance, is a program of a package that need not be there."""
+        for unit in UNITS:
+            for program in re.findall(r"^Exec\w+=(\S+)", self.unit(unit), re.M):
+                self.assertTrue(program == "/bin/sh" or program.startswith(self.prefix), (unit, program))
+
     def test_staging_folder_leaves_no_trace(self):
         stage = os.path.join(self.root, "stage")
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}

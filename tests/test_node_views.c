@@ -238,6 +238,51 @@ static void last_offer_is_heard_whenever_a_daemon_has_died(void **state)
 	assert_true(void_offers > 0);
 }
 
+/* ---- Meeting ---- */
+
+/* Three members enter view 2, one tenth of a second after the other. */
+static struct lab *lab_that_enters_one_by_one(bool (*filter)(void *, uint32_t, uint32_t, const struct message *), void *arg)
+{
+	struct lab *lab = lab_of(3);
+	lab->filter = filter;
+	lab->filter_arg = arg;
+	for (size_t n = 0; n < 3; n++) {
+		lab_pass(lab, 100000);
+		lab_enter(lab, n, 2, all, 3, NULL);
+	}
+	return lab;
+}
+
+static void members_that_enter_one_by_one_go_on_at_once(void **state)
+{
+	struct lab *lab = lab_that_enters_one_by_one(NULL, NULL);
+	(void)state;
+	lab_pass(lab, 30000); /* heartbeats are a second apart */
+	assert_equal_members(lab, all, 3, 0);
+	lab_free(lab);
+}
+
+/* While *arg, heartbeats of view 2 to member 0 are lost. */
+static bool lose_heartbeats(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	const bool *is_losing = arg;
+	(void)from;
+	return !*is_losing || to != 0 || message->kind != MESSAGE_HEARTBEAT || message->view != 2;
+}
+
+static void heartbeat_that_says_welcome_and_is_lost_is_said_again_with_the_next_hello(void **state)
+{
+	bool is_losing = true;
+	struct lab *lab = lab_that_enters_one_by_one(lose_heartbeats, &is_losing);
+	(void)state;
+	lab_pass(lab, 30000);
+	assert_false(node_is_ready(lab->members[0].node));
+	is_losing = false;
+	lab_pass(lab, 270000); /* four hellos to a heartbeat */
+	assert_equal_members(lab, all, 3, 0);
+	lab_free(lab);
+}
+
 /* ---- Joining ---- */
 
 static void joiner_takes_part_in_the_next_round(void **state)
@@ -259,6 +304,41 @@ static void joiner_takes_part_in_the_next_round(void **state)
 	for (uint32_t rank = 0; rank < 4; rank++)
 		assert_int_equal(node_record(lab->members[0].node, 0, rank)->verdict, VERDICT_ACCEPTED);
 	lab_free(lab);
+}
+
+/* Once as one that fetches all, once as one that holds all but has missed that it was the end. */
+static void member_that_was_away_at_the_end_of_the_run_has_finished_too(void **state)
+{
+	(void)state;
+	for (int is_behind = 0; is_behind <= 1; is_behind++) {
+		struct lab *lab = lab_that_lost(3, 0);
+		const size_t left[] = {1, 2};
+		struct node_config before = joiner();
+		for (size_t r = 0; r < 2; r++) {
+			move_member(lab, left[r], 50 + (unsigned)r);
+			lab_offer(lab, left[r], true);
+		}
+		assert_equal_members(lab, left, 2, 3);
+		assert_int_equal(status_of(lab, 1).phase, NODE_FINISHED);
+		const uint64_t rounds[LAYERS] = {3, 3, 3};
+		spoil(lab, 0);
+		if (!is_behind) {
+			for (size_t l = 0; l < LAYERS; l++) {
+				memcpy(lab->members[0].layers[l].anchor, lab->members[1].layers[l].anchor, crew_sizes[l] * sizeof(float));
+				memcpy(lab->members[0].layers[l].momentum, lab->members[1].layers[l].momentum, crew_sizes[l] * sizeof(float));
+			}
+			before = (struct node_config){.round = 3, .since = 2, .layer_rounds = rounds,
+						      .settings = *node_settings(lab->members[1].node)};
+		}
+		enter_all(lab, 3, all, 3, 0, &before);
+		assert_equal_members(lab, all, 3, 3);
+		for (size_t n = 0; n < 3; n++) {
+			assert_int_equal(status_of(lab, n).phase, NODE_FINISHED);
+			assert_int_equal(lab_notes(lab, n, NOTE_FINISHED), 1);
+		}
+		assert_int_equal(lab->members[0].schedule, 0);
+		lab_free(lab);
+	}
 }
 
 static void joiner_amid_a_round_is_absent_from_it_and_in_the_next(void **state)
@@ -323,6 +403,47 @@ static void live_member_that_was_left_out_gets_the_anchor(void **state)
 	assert_memory_equal(lab->members[3].layers[0].theta, lab->members[0].layers[0].anchor, sizeof(float) * SIZE);
 	work(lab, all, 4, 9);
 	assert_equal_members(lab, all, 4, 3);
+	lab_free(lab);
+}
+
+/* Nothing arrives any more once somebody has done the first layer of round 3. */
+static bool stop_after_the_first_layer(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	const struct lab *lab = arg;
+	(void)from;
+	(void)to;
+	(void)message;
+	for (size_t n = 0; n < 3; n++)
+		if (node_layer_round(lab->members[n].node, 0) == 3)
+			return false;
+	return true;
+}
+
+/* The first layer, with whose records the next offer is agreed on, was done before it came. */
+static void live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next(void **state)
+{
+	struct lab *lab = lab_of(4);
+	const size_t left[] = {0, 1, 2};
+	(void)state;
+	work(lab, all, 4, 1);
+	for (size_t r = 0; r < 3; r++)
+		lab_enter(lab, left[r], 2, left, 3, NULL);
+	work(lab, left, 3, 5);
+	lab->filter = stop_after_the_first_layer;
+	lab->filter_arg = lab;
+	work(lab, left, 3, 6);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(status_of(lab, n).round, 2);
+	lab->filter = NULL;
+	lab_view(lab, 3, all, 4);
+	uint64_t told = lab->members[3].scheduled_count;
+	move_member(lab, 3, 7);
+	lab_offer(lab, 3, false);
+	lab_pass(lab, 1000000);
+	assert_equal_members(lab, all, 4, 3);
+	assert_true(lab->members[3].scheduled_count > told);
+	work(lab, all, 4, 9);
+	assert_equal_members(lab, all, 4, 4);
 	lab_free(lab);
 }
 
@@ -517,10 +638,14 @@ static void open_changes_are_dropped_and_those_in_force_are_taken_over(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(members_that_enter_one_by_one_go_on_at_once),
+		cmocka_unit_test(heartbeat_that_says_welcome_and_is_lost_is_said_again_with_the_next_hello),
 		cmocka_unit_test(joiner_takes_part_in_the_next_round),
+		cmocka_unit_test(member_that_was_away_at_the_end_of_the_run_has_finished_too),
 		cmocka_unit_test(joiner_amid_a_round_is_absent_from_it_and_in_the_next),
 		cmocka_unit_test(stale_member_is_healed_never_averaged),
 		cmocka_unit_test(live_member_that_was_left_out_gets_the_anchor),
+		cmocka_unit_test(live_member_that_comes_when_the_first_layer_is_done_is_told_when_to_offer_next),
 		cmocka_unit_test(wrong_hash_heals_that_layer_only),
 		cmocka_unit_test(torn_layer_is_fetched_and_what_was_torn_is_not_missed),
 		cmocka_unit_test(members_that_lack_what_nobody_has_wait_for_who_does),

@@ -58,7 +58,7 @@ static void layout_is_as_documented(void **state)
 	segment_make(&segment);
 	const struct segment_header *header = segment.header;
 	assert_memory_equal(header, "EDITSEG1", 8);
-	assert_int_equal(header->version, 4);
+	assert_int_equal(header->version, 5);
 	assert_int_equal(header->layer_count, 3);
 	assert_int_equal(header->layers_offset, 4096);
 	assert_int_equal(header->steps_offset, 4096 + 3 * sizeof(struct segment_layer));

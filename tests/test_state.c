@@ -193,6 +193,8 @@ static void state_begun_without_layers_holds_none(void **context)
 	struct state_run run = {.settings = ring_settings_standard()};
 	assert_int_equal(state_create(path(), &description, HASH, &(struct segment_seat){.shards = 1}, &state, &why), 0);
 	assert_int_equal(state_begin(&state, path(), &run, false, &why), 0);
+	for (size_t i = 0; i < LAYERS; i++)
+		assert_true(state.places[i].is_damaged);
 	state_close(&state);
 	assert_int_equal(state_open(path(), &description, HASH, &(struct segment_seat){.shards = 1}, &state, &why), 0);
 	for (size_t i = 0; i < LAYERS; i++)

@@ -244,17 +244,17 @@ def test_wrong_key_and_stalled_peer_look_different_and_are_counted_apart(ring):
     a.wait_for_log("keys read again (SIGHUP): 2 of members, 0 of clients")
     a.wait_for_round(3, 30)
     assert peer(a, "b")["state"] == "live" and peer(a, "b")["refusal"] == "" and a.status()["degraded"] == ""
-    before = (peer(a, "b")["key_failures"], a.status()["keys_refused"], a.status()["handshakes_failed"])
+    before = (peer(b, "a")["key_failures"], b.status()["keys_refused"], b.status()["handshakes_failed"])
 
-    # A peer that stands still is not heard, and nothing is said of keys.
-    b.daemon.send_signal(signal.SIGSTOP)
-    wait_until(lambda: peer(a, "b")["state"] == "down", 15, a.log)
-    wait_until(lambda: a.status()["stalled_us"] > 7000000, 30, a.status)  # longer than a handshake may take
-    stalled = peer(a, "b")
-    assert stalled["state"] == "down" and stalled["refusal"] == "" and a.status()["degraded"] == ""
-    assert (stalled["key_failures"], a.status()["keys_refused"], a.status()["handshakes_failed"]) == before
-    b.daemon.send_signal(signal.SIGCONT)
-    a.wait_for_round(a.status()["round"] + 3, 30)
+    # A peer that stands still is not heard, and nothing is said of keys. Without a the other is no majority.
+    a.daemon.send_signal(signal.SIGSTOP)
+    wait_until(lambda: peer(b, "a")["state"] == "down", 15, b.log)
+    wait_until(lambda: b.status()["stalled_us"] > 7000000, 30, b.status)  # longer than a handshake may take
+    stalled = peer(b, "a")
+    assert stalled["state"] == "down" and stalled["refusal"] == "" and b.status()["degraded"] == ""
+    assert (stalled["key_failures"], b.status()["keys_refused"], b.status()["handshakes_failed"]) == before
+    a.daemon.send_signal(signal.SIGCONT)
+    b.wait_for_round(b.status()["round"] + 3, 30)
     r.check_hashes()
 
 

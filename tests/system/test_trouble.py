@@ -53,24 +53,22 @@ def test_daemon_that_starts_five_times_before_the_ring_is_complete_is_one_member
     assert [(peer["name"], peer["state"]) for peer in a.ctl("peers")["peers"]] == [("a", "self"), ("b", "live"), ("c", "live")]
 
 
-def test_member_that_stood_still_is_named_and_then_the_run_goes_on(ring):
+def test_member_that_stands_still_for_less_than_its_silence_changes_no_bit_of_the_run(ring):
     def stop_b(r):
         a, b, _ = r.nodes
         a.wait_for_round(2)
         b.daemon.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        wait_until(lambda: a.status()["waiting_for"] == "b" and a.status()["stalled_us"] > 0, 10, lambda: (a.status(), a.log()))
-        # Its queue is full by now; nothing of that holds up this daemon. Longer than a line may be dead.
-        while time.monotonic() - stopped < 5:
+        # Its queue is full by now; nothing of that holds up this daemon.
+        while time.monotonic() - stopped < 3:
             begin = time.monotonic()
-            assert {p["name"]: p["state"] for p in a.ctl("peers")["peers"]}["b"] == "down"
+            assert {p["name"]: p["state"] for p in a.ctl("peers")["peers"]}["b"] == "live"
             assert time.monotonic() - begin < 2 * SLOW
         b.daemon.send_signal(signal.SIGCONT)
-        a.wait_for_log("peer b: heard again after")
 
     options = ("--steps", 60, "--step-ms", 20, "--size", 300000)
     wire = "[wire]\nchunk = 65536\nwindow = 131072"
-    r, hashes = finished(ring, *options, count=3, node=QUICK, settings=wire, during=stop_b)
+    r, hashes = finished(ring, *options, count=3, node="silence_ms = 60000", settings=wire, during=stop_b)
     assert [node.status()["round"] for node in r.nodes] == [12, 12, 12]
     assert hashes == finished(ring, *options, count=3, settings=wire)[1]
 
@@ -214,10 +212,6 @@ def spoil_state(node):
     (node.folder / "run/state").unlink()
 
 
-def join_others(node):
-    node.configure(members=["z = tcp://127.0.0.1:1", f"a = tcp://127.0.0.1:{node.port}"])
-
-
 def damage_state(node):
     with open(node.folder / "run/state", "r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -226,13 +220,8 @@ def damage_state(node):
         file.write(bytes([byte ^ 1]))
 
 
-@pytest.mark.parametrize("spoil, text", [
-    (spoil_segment, "/run/state is there without "),
-    (spoil_state, "/run/segment is there without "),
-    (join_others, "/run/segment: belongs to member 0 of 1, this is 1 of 2; remove it and "),
-    (damage_state, '/run/state: layer "block 3" was being changed when the daemon died; remove the file to begin anew'),
-])
-def test_what_an_earlier_run_left_is_never_begun_anew_unasked(ring, spoil, text):
+def end_and_spoil(ring, spoil):
+    """A run of one that has ended, started again after `spoil`."""
     r = ring(1)
     node = r.nodes[0]
     r.start()
@@ -243,9 +232,31 @@ def test_what_an_earlier_run_left_is_never_begun_anew_unasked(ring, spoil, text)
     spoil(node)
     node.start()
     node.start_worker("--steps", 40, "--size", 1021, "--layers", 4)
+    return node
+
+
+@pytest.mark.parametrize("spoil, text", [
+    (spoil_segment, "/run/state is there without "),
+    (spoil_state, "/run/segment is there without "),
+])
+def test_what_an_earlier_run_left_is_never_begun_anew_unasked(ring, spoil, text):
+    node = end_and_spoil(ring, spoil)
     assert node.worker.wait(20 * SLOW) == 1
     assert text in node.worker_text().splitlines()[-1]
     assert text in node.status()["degraded"]
+
+
+def test_layer_that_is_damaged_and_held_by_nobody_is_named_and_what_to_do(ring):
+    node = end_and_spoil(ring, damage_state)
+    wait_until(lambda: 'layer "block 3" is lost or damaged on all members that are here' in node.status()["degraded"], 10, node.status)
+    assert "to go back to a checkpoint" in node.status()["degraded"]
+
+
+def test_members_that_were_decided_on_hold_and_not_those_of_a_config_that_was_changed(ring):
+    node = end_and_spoil(ring, lambda n: n.configure(members=["z = tcp://127.0.0.1:1", f"a = tcp://127.0.0.1:{n.port}"]))
+    node.wait_for("phase", "finished")
+    assert "the members are those of view 1 (a), not those of the config's [members]" in node.log()
+    assert node.status()["member_count"] == 1
 
 
 @pytest.mark.parametrize("again", [[0, 1], [1]])
