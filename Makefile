@@ -45,7 +45,7 @@ LIBW   := edit_worker edit_worker_gradient edit_worker_mesh edit_worker_link
 MODEL  := kernels kernels_rows draw llama_layout llama attention llama_forward llama_backward llama_init adamw
 TOOLS  := complain inputfile llama_config tensorfile tensorfolder llama_weights corpus say cmdline threads meter drill origin eval piece \
           join sample train_options member train
-SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap oracle world \
+SIM    := heap parcel trainee formula share ledger ledger_views ballot trace setup citizen stage mishap remains oracle world \
           scenario pool tuition learner report machine cluster plot study recording rehearsal rehearse
 CTL    := unit table json remote client arguments verb request session usage render render_status render_members render_mesh render_view render_layers look recount \
           steer leave wait keygen

@@ -100,7 +100,7 @@ struct record {
 	double norm;           /* ||anchor - theta||_2; NaN or infinity if nonfinite */
 	double z;              /* 0 while the detector warms up */
 	double mean, sd;       /* of the origin's detector before this norm */
-	uint64_t step;         /* of the worker at that boundary, since the run began there */
+	uint64_t step;         /* of the worker at its last boundary, as its offer told it */
 	uint64_t steps;        /* local steps since the last round */
 	uint64_t tokens;       /* tokens trained on since the last round */
 	double loss;           /* mean loss of those steps, nats per token; NaN if unknown */
@@ -252,7 +252,7 @@ enum event_kind {
 };
 
 struct offer {
-	uint64_t step;        /* of the worker at this boundary, since the run began here */
+	uint64_t step;        /* of the worker at this boundary, since the run began here, and what the run is ahead of it (ACTION_STEP) */
 	uint64_t steps;       /* since the last offer */
 	uint64_t tokens;      /* since the last offer */
 	double loss;          /* mean over those steps */

@@ -74,6 +74,8 @@ void node_peer(const struct node *node, uint32_t rank, uint64_t now_us, struct n
 /* The same for any member of the mesh, by its rank there; lateness is known of the own ring's members only. Of those that share no
  * ring with this one nothing is known: PEER_UNKNOWN. */
 void node_mesh_peer(const struct node *node, uint32_t global, uint64_t now_us, struct node_peer *ret_peer);
+/* Whether the worker's last offer is for a round that has not begun here: the one in progress, if any, goes on without it. */
+bool node_offer_waits(const struct node *node);
 /* Whether the worker hands over the gradients of its next step. */
 bool node_averages_gradients(const struct node *node);
 /* Whether the round in progress aligns the members: the worker offers after one step. */

@@ -30,6 +30,7 @@ struct node_config {
 					 * hold `round`. Only without a mesh */
 	const uint64_t *layer_since;    /* [layer_count] node_layer_since of each; NULL: all are of `since` */
 	bool is_outdated;               /* the worker waits for theta: it is given the anchor of every layer before its first step */
+	uint64_t step;                  /* of the worker, as struct offer tells it; 0: it has none yet */
 	bool finished;                  /* the run had ended before this start */
 	bool is_stale;                  /* theta began from another anchor than that of `round` (the member was late, or the
 					 * result of its last offer was not added): it is given the anchor with its next offer */

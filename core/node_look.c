@@ -177,6 +177,11 @@ bool node_is_ready(const struct node *node)
 	return node->complete && node->sync.is_ready;
 }
 
+bool node_offer_waits(const struct node *node)
+{
+	return node->sync.waiting;
+}
+
 bool node_averages_gradients(const struct node *node)
 {
 	return node->sync.next_gradients;

@@ -87,6 +87,13 @@ void part_agree(struct sync *sync, struct actions *actions)
 
 /* ---- Offers ---- */
 
+/* A gradient of a layer that was done without it: here nobody steps. */
+static void return_gradient(struct sync *sync, uint32_t index)
+{
+	sync->realigns = true;
+	part_let_go(sync, index, RETURN_AS_IT_IS, VERDICT_NONFINITE);
+}
+
 static void open_round(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	sync->offered = true;
@@ -100,6 +107,10 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 		layer->is_made_up = false;
 		layer->phase = (offer->gradients && !layer->early) || layer->round > sync->round ? LAYER_WORKER : LAYER_OFFERED;
 		layer->absent = layer->early && layer->early_absent;
+		if (sync->waiting)
+			continue; /* what came early is for a later round */
+		if (layer->early && layer->round > sync->round)
+			return_gradient(sync, i);
 		layer->early = false;
 	}
 }
@@ -107,6 +118,7 @@ static void open_round(struct sync *sync, const struct offer *offer, uint64_t no
 static void take_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
 	open_round(sync, offer, now_us);
+	sync->must_tell = sync->has_agreed; /* what was told when that was agreed has been done with this offer */
 	sync->gradients = offer->gradients;
 	sync->aligns |= sync->next_gradients && !offer->gradients;
 	bool is_too_stale = !sync->aligns && (double)sync->stale >= setting(sync, STRAGGLER_MAX_STALE);
@@ -114,7 +126,7 @@ static void take_offer(struct sync *sync, const struct offer *offer, uint64_t no
 	sync->behind = setting(sync, SYNC_OVERLAP) == OVERLAP_STEPS && !part_is_equal(sync) && !sync->resets && !offer->final;
 	for (uint32_t i = 0; i < sync->layer_count && !sync->behind && !sync->gradients; i++)
 		if (sync->state[i].round > sync->round)
-			part_let_go(sync, i, RETURN_ANCHOR, sync->state[i].verdict);
+			part_let_go(sync, i, RETURN_ANCHOR, VERDICT_ABSENT); /* done without this offer */
 }
 
 /* Whether the round that the own worker has not begun is one of gradients for the others. */
@@ -160,14 +172,31 @@ static void tell_round(struct sync *sync, enum verdict verdict, const struct off
 	row_tell(&sync->row, &scalar, now_us);
 }
 
+/* The gradients of a step for which there is no round: nobody takes it here. */
+static void refuse_step(struct sync *sync)
+{
+	sync->waiting = false;
+	sync->refuses = sync->must_tell = true;
+	for (uint32_t i = 0; i < sync->layer_count; i++) {
+		if (sync->state[i].early)
+			return_gradient(sync, i);
+		sync->state[i].early = false;
+	}
+}
+
 /* Takes the offer that waits, once the round before is over. */
 static void watch_waiting(struct sync *sync, uint64_t now_us)
 {
 	if (sync->offered || sync->finished)
 		return;
+	if (sync->waiting && sync->waiting_offer.gradients && !is_of_gradients(sync))
+		refuse_step(sync);
 	/* Whose worker has not heard that the others average gradients goes on without it until they align. */
-	bool is_unlike = sync->lost && is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
-	if (is_unlike && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
+	bool is_unlike = is_of_gradients(sync) && sync->waiting && !sync->waiting_offer.gradients;
+	/* That it is the last would be heard by nobody in a round that the others had agreed upon before. */
+	bool is_unheard = sync->has_agreed && sync->waiting && sync->waiting_offer.final;
+	sync->realigns |= is_unlike;
+	if ((is_unlike || is_unheard) && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_LATE, &(struct offer){0}, now_us);
 	if (sync->waiting && !row_has_told(&sync->row, SCALAR_ROUND, 0, sync->round + 1))
 		tell_round(sync, VERDICT_ACCEPTED, &sync->waiting_offer, now_us);
@@ -176,9 +205,12 @@ static void watch_waiting(struct sync *sync, uint64_t now_us)
 
 int part_offer(struct sync *sync, const struct offer *offer, uint64_t now_us)
 {
-	if (sync->finished || sync->waiting || (sync->offered && !part_is_behind(sync)))
+	const bool is_over = sync->finished && sync->is_ready; /* a view may begin with a run that goes on */
+	if (is_over || sync->waiting || (sync->offered && !part_is_behind(sync)))
 		return EDIT_ERROR_INVALID;
 	sync->waiting = true;
+	sync->step = offer->step;
+	sync->refuses = false;
 	sync->waiting_offer = *offer;
 	sync->waiting_us = now_us;
 	sync->waiting_wanted = 0;
@@ -194,6 +226,11 @@ int part_gradient(struct sync *sync, uint32_t layer_index, bool absent)
 	if (!sync->offered && sync->waiting && sync->waiting_offer.gradients && !layer->early) {
 		layer->early = true;
 		layer->early_absent = absent;
+		return 0;
+	}
+	const bool is_done = part_holds_gradients(sync) && sync->offered && layer->round > sync->round && layer->phase == LAYER_WORKER;
+	if (sync->refuses || is_done) {
+		return_gradient(sync, layer_index);
 		return 0;
 	}
 	if (!sync->offered || !sync->gradients || layer->phase != LAYER_WORKER || layer->round != sync->round)
@@ -262,6 +299,9 @@ static void watch_grace(struct sync *sync, uint64_t now_us, struct actions *acti
 void part_watch(struct sync *sync, uint64_t now_us, struct actions *actions)
 {
 	watch_waiting(sync, now_us);
+	if (sync->must_tell)
+		part_tell(sync, actions);
+	sync->must_tell = false;
 	watch_grace(sync, now_us, actions);
 	if (sync->owes_schedule)
 		part_tell(sync, actions);
@@ -432,6 +472,13 @@ void part_join(struct sync *sync, bool gradients, uint64_t now_us)
 
 void part_tell(struct sync *sync, struct actions *actions)
 {
+	if (sync->has_agreed && !sync->offered && !sync->waiting && !sync->finished) {
+		/* The round in progress, which others have agreed upon, waits for this offer: the next one is told once it is there. */
+		struct action *action = actions_add(actions, ACTION_SCHEDULE);
+		action->gradients = sync->amid_gradients;
+		action->number = sync->amid_gradients ? SCHEDULE_LATER : 1;
+		return;
+	}
 	if (sync->finishing || sync->finished)
 		actions_add(actions, ACTION_SCHEDULE)->number = 0;
 	else

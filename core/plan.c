@@ -242,9 +242,6 @@ void plan_adopt(struct sync *sync, struct actions *actions)
 		follow(sync, leader, actions);
 	if (follows || sync->is_new)
 		take_kind(sync, leader, guide);
-	/* The others' workers go on by gradients; the own one may have missed a step, and what it offers may be parameters. */
-	if (sync->is_new && !guide->is_new)
-		sync->lost |= sync->next_gradients;
 	if (sync->has_agreed && !is_begun && sync->round == leader->round)
 		forget_next(sync, actions);
 	if (!sync->has_agreed && sync->round < leader->round)

@@ -49,7 +49,7 @@ static void judge(struct sync *sync, uint32_t index, uint64_t now_us)
 	struct record record = {.round = round, .layer_index = index, .origin = sync->rank, .verdict = own->verdict,
 				.norm = sqrt(row_sum(row, SCALAR_NORM, index, round)),
 				.mean = detector.mean, .sd = penalty_sd(&detector),
-				.step = sync->offer.step, .steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
+				.step = sync->step, .steps = sync->offer.steps, .tokens = sync->offer.tokens, .loss = sync->offer.loss,
 				.interval_us = sync->late ? 0 : sync->offer_us - sync->part_us,
 				.exposed_us = sync->offer.exposed_us, .change = own->word, .final = sync->offer.final,
 				.realign = sync->offer.realign || sync->realigns};

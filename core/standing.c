@@ -50,6 +50,7 @@ static void inherit_part(struct sync *sync, const struct sync *old)
 	sync->behind = old->behind;
 	sync->resets = old->resets;
 	sync->joins = old->joins;
+	sync->refuses = old->refuses;
 	sync->amid_gradients = old->amid_gradients;
 	sync->realigns = old->realigns;
 	sync->next_return = old->next_return;
@@ -64,6 +65,7 @@ static void inherit_part(struct sync *sync, const struct sync *old)
 	sync->waiting_us = old->waiting_us;
 	sync->waiting_wanted = old->waiting_wanted;
 	sync->wanted = old->wanted;
+	sync->step = old->step;
 	sync->part_us = old->part_us;
 	sync->grace_us = old->grace_us;
 	sync->done_us = old->done_us;
@@ -229,6 +231,19 @@ static bool is_amid_round(const struct sync *sync, bool *ret_gradients)
 	return is_amid;
 }
 
+/* A round of which this member knows nothing: are others in it, and is it one of gradients? */
+static bool look_at_round(struct sync *sync, bool *ret_gradients)
+{
+	const bool is_amid = is_amid_round(sync, ret_gradients);
+	sync->amid_gradients = is_amid && *ret_gradients;
+	if (is_amid && !sync->has_agreed) {
+		/* What the others know of may be the round after. */
+		sync->next_gradients = *ret_gradients;
+		sync->next_aligns = sync->aligns;
+	}
+	return is_amid;
+}
+
 /* The worker's theta began from something else than the anchor. What of it the driver holds becomes the anchor; where the worker has it,
  * its next offer brings nothing and is answered with the anchor. */
 static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
@@ -244,10 +259,7 @@ static void renew(struct sync *sync, uint64_t now_us, struct actions *actions)
 	sync->stale = 0;
 	sync->realigns = true;
 	sync->lost = !holds_all;
-	bool is_amid = is_amid_round(sync, &gradients);
-	sync->amid_gradients = is_amid && gradients;
-	if (is_amid && !sync->has_agreed)
-		sync->next_gradients = gradients;
+	const bool is_amid = look_at_round(sync, &gradients);
 	if (holds_all && is_amid && !sync->finished) {
 		part_join(sync, gradients, now_us);
 	} else {
@@ -299,12 +311,16 @@ static void resume_part(struct sync *sync, uint64_t now_us, struct actions *acti
 		else if (layer->is_replaced)
 			lose_anchor(sync, i);
 	}
+	bool gradients;
 	if (!sync->is_new)
 		return;
+	look_at_round(sync, &gradients);
 	for (uint32_t i = 0; i < sync->layer_count; i++)
 		sync->lost |= sync->state[i].round > sync->round;
 	sync->realigns = true;
 	part_begin(sync, now_us, actions);
+	if (sync->has_agreed)
+		part_tell(sync, actions);
 }
 
 static void let_go_on(struct sync *sync, uint64_t now_us, struct actions *actions)

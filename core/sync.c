@@ -429,7 +429,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 			      .layers = config->layers, .link = link, .across = across, .row.link = row_link,
 			      .fanout = config->fanout, .group_count = config->count / config->fanout, .settings = *config->settings,
 			      .next_settings = *config->settings, .round = config->round, .due_us = UINT64_MAX,
-			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale,
+			      .grace_us = UINT64_MAX, .finished = config->finished, .lost = config->is_stale, .step = config->step,
 			      .view = config->view, .since = config->since, .is_new = true, .is_outdated = config->is_outdated};
 	sync->stands = config->shards == 1 && (config->view > VIEW_FIRST || config->layer_rounds != NULL || config->is_outdated);
 	sync->is_ready = !sync->stands;
@@ -441,6 +441,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 		layer->is_nothing = layer->round == LAYER_NOTHING;
 		if (layer->is_nothing)
 			layer->round = 0;
+		sync->lost |= layer->is_nothing; /* theta may have begun from what was there */
 		layer->since = layer->is_nothing ? 0 : config->layer_since == NULL ? config->since : config->layer_since[i];
 		layer->phase = config->is_outdated ? LAYER_OFFERED : LAYER_WORKER;
 		sync->state[i].buffer = NO_BUFFER;

@@ -86,6 +86,7 @@ struct sync_config {
 	const uint64_t *layer_rounds, *layer_since; /* [layer_count] or NULL */
 	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
+	uint64_t step;              /* of the worker, as struct offer tells it */
 	bool is_stale;              /* theta did not begin from this anchor */
 	const struct detector *detectors; /* [layer_count] or NULL */
 	const struct ring_settings *settings;
@@ -131,6 +132,7 @@ struct sync {
 	struct offer waiting_offer;
 	uint64_t waiting_us;
 	uint32_t waiting_wanted;
+	uint64_t step;                /* of the worker, as its last offer told it */
 	uint64_t part_us;             /* begin of the worker's interval: end of the last round it took part in, or offer for it */
 	uint64_t grace_us;            /* after the begin of an interval a member is late; UINT64_MAX: never */
 	uint64_t *interval_us;        /* [count] last one known of each member; 0: none */
@@ -140,8 +142,10 @@ struct sync {
 	uint64_t taken_round, taken;  /* digest of the changes taken after that round */
 	uint64_t checkpoint_round;    /* after which the last checkpoint was agreed */
 	bool realigns;                /* the own theta is not that of the others where it should be: the next record says so */
+	bool refuses;                 /* the gradients of the worker's present step */
 	bool amid_gradients;          /* the others had begun it with gradients when this one came */
 	bool joins;                   /* has come without a theta: brings nothing to the round in progress */
+	bool must_tell;               /* the worker, what comes next */
 	bool finishing; /* agreed for the end of the round in progress */
 	uint32_t next_start, first_open; /* positions: first layer not started; first not committed */
 	uint32_t wanted;              /* layers below were asked for by the worker */

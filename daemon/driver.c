@@ -330,9 +330,12 @@ static void complete_round(struct driver *driver, const struct node_status *stat
 	record->round = status->round;
 	record->since = node_since(driver->node);
 	record->settings = *node_settings(driver->node);
-	record->offer_step = driver->offer.step;
-	record->offer_tokens = driver->offer.tokens;
-	record->offer_wait_us = driver->offer.wait_us;
+	if (driver->is_round_done) {
+		const struct driver_offer *offer = node_offer_waits(driver->node) ? &driver->offer_before : &driver->offer;
+		record->offer_step = offer->step;
+		record->offer_tokens = offer->tokens;
+		record->offer_wait_us = offer->wait_us;
+	}
 	record->sync_us += driver->is_round_done ? status->sync_us : 0;
 	state_commit_run(&driver->run->state, record);
 	driver_tell_overlap(driver);

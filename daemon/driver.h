@@ -37,7 +37,7 @@ struct driver {
 	uint64_t deadline_us;    /* that the node asked for */
 	uint64_t taken_step;     /* offered_step of the last offer taken */
 	struct state_run record; /* what the state file says of the run, kept up to date */
-	struct { uint64_t step, tokens, wait_us; } offer; /* the worker's words at the last offer */
+	struct driver_offer { uint64_t step, tokens, wait_us; } offer, offer_before; /* the worker's words at the last offer, and the one before */
 	double loss;             /* mean of the last interval of the own worker; NaN: none yet */
 	bool must_ring;          /* the worker shall look again */
 	bool finished;

@@ -60,6 +60,7 @@ static struct node_config node_config_of(const struct driver *driver, const uint
 		.layers = run->layers, .layer_count = run->description.layer_count, .round = run->state.run->round,
 		.view = config->view, .since = run->state.run->since, .layer_rounds = layer_rounds, .is_outdated = run_is_outdated(run),
 		.finished = atomic_load(&run->segment.header->stop) == SEGMENT_STOP_ENDED, .is_stale = run_is_stale(run),
+		.step = atomic_load(&run->segment.header->step) + atomic_load(&run->segment.header->lead),
 		.detectors = detectors, .settings = run->state.run->settings,
 		.heartbeat_us = (uint64_t)config_number(config, NODE_HEARTBEAT_MS) * 1000,
 		.silence_us = (uint64_t)config_number(config, NODE_SILENCE_MS) * 1000,
@@ -112,6 +113,17 @@ static void look_at_layers(const struct state *state, uint64_t *rounds, uint64_t
 	}
 }
 
+/* Gradients of a step that an earlier daemon has heard of are refused, because its round may have been done with them; only in the first
+ * round of all they are taken again, unless some are back with the worker. Returns the last handed_step that is not taken. */
+static uint64_t refused_step(const struct run *run)
+{
+	const struct segment *segment = &run->segment;
+	bool is_void = run->state.run->round > 0;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		is_void |= run->state.places[i].is_damaged || atomic_load(&segment->layers[i].round) > 0;
+	return is_void ? atomic_load(&segment->header->handed_step) : 0;
+}
+
 int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 {
 	CHECK(!driver->node);
@@ -148,6 +160,8 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	driver->offer.step = driver->taken_step = driver->record.offer_step;
 	driver->offer.tokens = driver->record.offer_tokens;
 	driver->offer.wait_us = driver->record.offer_wait_us;
+	driver->offer_before = driver->offer;
+	driver->taken_handed = refused_step(driver->run);
 	driver->checkpoint_us = now_us;
 	prepare_worker(driver);
 	struct event event = {.kind = EVENT_TICK};

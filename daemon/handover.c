@@ -19,7 +19,14 @@ static bool all_offered(const struct segment *segment)
 	return true;
 }
 
-/* A worker died while it handed layers over: its successor gets them back and offers at its next step. */
+/* Layers of the last offer of all, with which a worker does nothing any more: those that are back count as handed over again. */
+static void take_back(struct segment *segment)
+{
+	for (size_t i = 0; i < segment->layer_count; i++)
+		atomic_store_explicit(&segment->layers[i].owner, SEGMENT_DAEMON, memory_order_release);
+}
+
+/* A worker died while it handed layers over, or a daemon while it gave them back: the worker gets them all and offers at its next step. */
 static void void_offer(struct driver *driver, uint64_t step_now)
 {
 	struct segment *segment = &driver->run->segment;
@@ -36,7 +43,7 @@ static void take_offer(struct driver *driver, uint64_t step_now, struct event *e
 	const struct segment_header *header = driver->run->segment.header;
 	uint64_t tokens = load(&header->tokens), wait_us = load(&header->wait_us), summed = 0;
 	event->kind = EVENT_OFFER;
-	event->offer.step = step_now;
+	event->offer.step = step_now + load(&header->lead);
 	event->offer.steps = step_now - driver->offer.step;
 	event->offer.tokens = tokens > driver->offer.tokens ? tokens - driver->offer.tokens : 0;
 	event->offer.exposed_us = wait_us > driver->offer.wait_us ? wait_us - driver->offer.wait_us : 0;
@@ -49,6 +56,7 @@ static void take_offer(struct driver *driver, uint64_t step_now, struct event *e
 		driver->loss = event->offer.loss;
 	driver->exposed_us = event->offer.exposed_us;
 	driver->is_offer_open = true;
+	driver->offer_before = driver->offer;
 	driver->offer.step = step_now;
 	driver->offer.tokens = tokens;
 	driver->offer.wait_us = wait_us;
@@ -70,8 +78,10 @@ static void take_gradients(struct driver *driver, bool is_dead, uint64_t now_us)
 	for (size_t i = segment->layer_count; i-- > 0;) {
 		bool is_here = atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
 		if (!driver->is_handing) {
-			if (is_here)
+			if (is_here) {
 				refuse_gradient(driver, i);
+				driver->taken_handed = load(&segment->header->handed_step); /* as a whole */
+			}
 			continue;
 		}
 		if (driver->handed[i] || (!is_here && !is_dead))
@@ -136,10 +146,13 @@ void handover_offer(struct driver *driver, uint64_t now_us)
 	uint64_t step_now = load(&segment->header->offered_step);
 	if (step_now <= driver->taken_step)
 		return;
-	if (!all_offered(segment)) {
+	const bool is_last = atomic_load(&segment->header->final_step) != 0;
+	if (!all_offered(segment) && !is_last) {
 		void_offer(driver, step_now);
 		return;
 	}
+	if (is_last)
+		take_back(segment);
 	struct event event = {0};
 	take_offer(driver, step_now, &event);
 	driver->taken_step = step_now;

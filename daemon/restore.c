@@ -152,7 +152,8 @@ static void fill_segment(struct run *run, const struct snapshot *snapshot)
 	atomic_store(&header->wait_us, snapshot->wait_us);
 	atomic_store(&header->lead, snapshot->lead);
 	atomic_store(&header->inner_step, snapshot->inner_step);
-	atomic_store(&header->is_averaging, snapshot->is_averaging);
+	/* A member gets theta from others, and averages gradients with them from equal inner states. */
+	atomic_store(&header->is_averaging, snapshot->is_averaging && !run->is_member);
 	atomic_store(&header->round, snapshot->round);
 	atomic_store(&header->stop, snapshot->finished ? SEGMENT_STOP_ENDED : 0);
 }

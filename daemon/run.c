@@ -239,6 +239,18 @@ void run_take_seat(struct run *run)
 	atomic_store(&run->segment.header->member_count, run->config->member_count);
 }
 
+/* The daemon before this one has died between the begin of a member's run and the theta that others have: what of it the worker has got
+ * already, and has taken no step with, is taken back. */
+static void take_back_theta(struct run *run)
+{
+	struct segment *segment = &run->segment;
+	for (size_t i = 0; i < segment->layer_count; i++)
+		run->is_untaken |= atomic_load_explicit(&segment->layers[i].owner, memory_order_acquire) == SEGMENT_DAEMON;
+	run->is_untaken &= run->is_member && atomic_load(&segment->header->offers) == 0;
+	for (size_t i = 0; i < segment->layer_count && run->is_untaken; i++)
+		atomic_store_explicit(&segment->layers[i].owner, SEGMENT_DAEMON, memory_order_release);
+}
+
 int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct line *why)
 {
 	struct description description;
@@ -290,6 +302,8 @@ int run_attach(struct run *run, const void *bytes, size_t size_bytes, struct lin
 	run->is_found = run->is_resumed = is_found || is_restored;
 	if (is_found && run->config->shards > 1)
 		rewind_run(run);
+	else if (is_found)
+		take_back_theta(run);
 	/* An earlier daemon has left the ring; this one joins it. */
 	if (atomic_load(&run->segment.header->stop) == SEGMENT_STOP_LEFT)
 		atomic_store(&run->segment.header->stop, 0);
@@ -383,7 +397,7 @@ void run_give_layers(struct run *run)
 
 bool run_is_outdated(const struct run *run)
 {
-	return run->is_nothing || (run->is_member && run->is_restored);
+	return run->is_nothing || run->is_untaken || (run->is_member && run->is_restored);
 }
 
 bool run_is_stale(const struct run *run)

@@ -23,6 +23,7 @@ struct run {
 	bool is_found;                 /* segment and state are those of an earlier daemon */
 	bool is_restored;              /* they were made from a checkpoint by this daemon */
 	bool is_nothing;               /* they were made by this daemon for what others have: no layer is known yet */
+	bool is_untaken;               /* found, and its worker still waits for theta, which others have */
 	bool is_resumed;               /* the worker attached last finds theta of an earlier one */
 	struct description description;
 	uint64_t description_hash;

@@ -18,6 +18,7 @@ void replica_init(struct replica *replica, const struct setup *setup, const stru
 	replica->layers = memory_take(layer_count, sizeof *replica->layers);
 	replica->committed = memory_take(layer_count, sizeof *replica->committed);
 	replica->published = memory_take(layer_count, sizeof *replica->published);
+	replica->told_round = memory_take(layer_count, sizeof *replica->told_round);
 	float *at = replica->numbers;
 	for (size_t l = 0; l < layer_count; l++) {
 		const size_t size = setup->sizes[l];
@@ -45,6 +46,7 @@ void replica_fini(struct replica *replica)
 	free(replica->layers);
 	free(replica->committed);
 	free(replica->published);
+	free(replica->told_round);
 }
 
 static void cut_layers(struct citizen *member, const struct replica *replica, const struct world_config *config, uint32_t column)

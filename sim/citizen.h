@@ -8,6 +8,9 @@
 #include "sim/roster.h"
 #include "sim/setup.h"
 
+/* What a member that falls leaves behind: nothing; its worker, which goes on; the worker's memory, on which another worker goes on. */
+enum remains { REMAINS_NOTHING, REMAINS_WORKER, REMAINS_MEMORY };
+
 struct replica {
 	float *numbers;        /* of all layers */
 	struct layer *layers;  /* [layer_count] whole */
@@ -15,6 +18,15 @@ struct replica {
 	struct trainee trainee;
 	uint64_t work_us;      /* the earliest entry in the heap; UINT64_MAX: none */
 	uint32_t paused;       /* members that hold it */
+
+	/* sim/remains.h: words of the worker's memory */
+	struct offer offer;    /* the last one */
+	uint64_t *told_round;  /* [layer_count] with which each layer was published last */
+	enum remains remains;
+	bool is_apart;         /* the worker has no daemon: what it hands over is not heard */
+	uint64_t void_offers;  /* number of the offer of such a step; 0: none */
+	bool is_refusing;      /* gradients of this step, which an earlier daemon had heard of, go back */
+	uint64_t meets_us;     /* when it finds the next daemon, once that has started */
 };
 
 struct citizen {
@@ -29,6 +41,9 @@ struct citizen {
 	uint64_t deadline_us;
 	uint64_t taken_from_left[ROAD_COUNT]; /* by the road that leads there: frames below have arrived once */
 	uint64_t incarnation;
+	/* of its state file: the round, the view of what is newest, and the worker's offers that came before */
+	uint64_t kept_round, kept_since, kept_offers;
+	bool is_torn;          /* a layer of it is damaged */
 	uint32_t life;         /* how often it has come back */
 	bool crashed, finished, stall_noted;
 	bool rises;            /* fallen, and about to be in a view again: one after that with this number */

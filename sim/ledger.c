@@ -128,6 +128,7 @@ bool ledger_offer(struct ledger *ledger, uint32_t rank, const struct layer *laye
 	for (size_t l = 0; l < ledger->layer_count; l++)
 		if (!share_offer(ledger_share(ledger, rank, l), &layers[l]))
 			return ledger_fail(ledger, "peer %u, layer %zu: offered twice", rank, l);
+	ledger_hold(ledger, rank);
 	return true;
 }
 
@@ -152,7 +153,9 @@ void ledger_restart(struct ledger *ledger, uint32_t rank, const struct layer *la
 static struct share *bringer_of(struct ledger *ledger, const struct roster *roster, uint32_t slot, size_t layer_index)
 {
 	struct share *share = ledger_share(ledger, slot, layer_index);
-	return share->ghost != NULL && roster->view < share->first_view ? share->ghost : share;
+	while (share->ghost != NULL && roster->view < share->first_view)
+		share = share->ghost;
+	return share;
 }
 
 static bool look_at_memory(struct ledger *ledger, uint32_t rank, const struct layer *layers, size_t l)
@@ -197,6 +200,7 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 	if (member->is_standing) {
 		member->round = status->round;
 		member->is_standing = false;
+		ledger_hold(ledger, rank);
 	}
 	if (status->round != member->round && status->round != member->round + 1)
 		return ledger_fail(ledger, "peer %u: from round %ju to %ju", rank, (uintmax_t)member->round, (uintmax_t)status->round);
@@ -235,14 +239,15 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	const struct record *record = &meeting->records[rank];
 	const uint32_t slot = meeting->roster->slots[rank];
 	struct share *share = bringer_of(ledger, meeting->roster, slot, l);
+	struct formula_detector earlier = share->detector;
+	struct formula_detector *detector = share->has_fallen ? &earlier : &ledger->layers[l].detectors[slot];
 	double z;
 	if (record->round != meeting->round || record->layer_index != l || record->origin != rank)
 		return ledger_fail(ledger, "layer %zu, round %ju: the record of peer %u is another's", l, (uintmax_t)meeting->round,
 			    rank);
 	if (record->verdict != VERDICT_LATE && !share_is_there(share, meeting->is_gradients))
 		return ledger_fail(ledger, "layer %zu, round %ju: peer %u has not offered", l, (uintmax_t)meeting->round, rank);
-	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings,
-					   &ledger->layers[l].detectors[slot], &z);
+	enum verdict verdict = share_judge(share, record, meeting->is_gradients, settings, detector, &z);
 	if (record->verdict != verdict)
 		return ledger_fail(ledger, "layer %zu, round %ju: verdict %d of peer %u, expected %d (norm %.9g, z %.9g)", l,
 			    (uintmax_t)meeting->round, (int)record->verdict, rank, (int)verdict, record->norm, z);
@@ -262,6 +267,7 @@ static bool check_record(struct ledger *ledger, size_t l, const struct meeting *
 	if (!is_near(record->z, z, 1e-9, 1e-12))
 		return ledger_fail(ledger, "layer %zu, round %ju: z %.12g of peer %u, expected %.12g", l, (uintmax_t)meeting->round,
 			    record->z, rank, z);
+	ledger->counts.again += share->is_again && verdict == VERDICT_ACCEPTED;
 	ledger->counts.outliers += verdict == VERDICT_OUTLIER;
 	ledger->counts.nonfinites += verdict == VERDICT_NONFINITE;
 	return true;
@@ -391,10 +397,15 @@ static bool first_commit(struct ledger *ledger, uint32_t first, const struct nod
 			    (uintmax_t)layer->round);
 	const struct roster *roster = meeting->roster;
 	keep_before(ledger, layer);
-	meeting->first_waits = ledger_share(ledger, first, l)->waits;
 	meeting->is_gradients = false;
-	for (uint32_t rank = 0; rank < roster->count; rank++)
-		meeting->is_gradients |= bringer_of(ledger, roster, roster->slots[rank], l)->handed;
+	for (uint32_t rank = 0; rank < roster->count; rank++) {
+		const uint32_t slot = roster->slots[rank];
+		const struct share *share = bringer_of(ledger, roster, slot, l);
+		bool is_unheard = ledger->members[slot].is_apart && share == ledger_share(ledger, slot, l);
+		meeting->is_gradients |= share->handed && !is_unheard;
+	}
+	const struct record *own = node_record(node, l, roster_rank(roster, first));
+	meeting->first_waits = !ledger_share(ledger, first, l)->handed || own->verdict == VERDICT_LATE;
 	CHECK(ledger->settings_known[meeting->round - 1]);
 	const struct ring_settings *settings = &ledger->settings[meeting->round - 1];
 	for (uint32_t rank = 0; rank < roster->count; rank++) {
@@ -487,7 +498,8 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 		return ledger_fail(ledger, "peer %u, layer %zu, round %ju: anchor or momentum differs from other peers'", rank, l,
 			    (uintmax_t)committed->round);
 	/* Whoever has brought none gets none. */
-	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && !share->waits;
+	const enum verdict own = meeting->records[roster_rank(roster, rank)].verdict;
+	bool has_mean = meeting->is_gradients && meeting->accepted > 0 && share->handed && own != VERDICT_LATE;
 	if (has_mean && meeting->mean_hash == 0)
 		meeting->mean_hash = share_gradient_hash(layer);
 	if (has_mean && share_gradient_hash(layer) != meeting->mean_hash)
@@ -495,7 +507,7 @@ bool ledger_commit(struct ledger *ledger, uint32_t rank, const struct node *node
 			    (uintmax_t)committed->round);
 	if (!check_beliefs(ledger, rank, node, l, meeting) || !check_detector(ledger, rank, node, l, committed->round))
 		return false;
-	share_commit(share, layer, meeting->records[roster_rank(roster, rank)].verdict, meeting->accepted > 0);
+	share_commit(share, layer, own, meeting->accepted > 0);
 	share->round = share->own_commit = committed->round;
 	share->commit_event = ledger->event;
 	share->state_hash = hash;
@@ -514,7 +526,14 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 	if ((!share->offered && !share->handed && !share->waits) || publish->round != share->round)
 		return ledger_fail(ledger, "peer %u, layer %zu: published with round %ju after round %ju%s", rank, l,
 			    (uintmax_t)publish->round, (uintmax_t)share->round, share->offered ? "" : ", without an offer");
-	if (share->waits || share->is_fetched)
+	/* An offer that comes after its round was done, or a gradient for which there is none. */
+	const bool is_anchor = memcmp(layer->theta, layer->anchor, layer->size * sizeof(float)) == 0;
+	/* Of an empty layer nobody can tell, and it makes no difference where the round runs behind the worker's steps. */
+	const bool is_plain = layer->size > 0 || ledger->settings[ledger->members[rank].round].value[SYNC_OVERLAP] != OVERLAP_STEPS;
+	const bool is_left_out = publish->verdict == VERDICT_ABSENT && is_anchor && is_plain;
+	const bool is_ahead = share->is_void && (share->round > ledger->members[rank].round || is_left_out);
+	const bool is_after = share->commit_event != ledger->event && (is_ahead || share->handed);
+	if (share->waits || share->is_fetched || is_after)
 		return ledger_publish_late(ledger, rank, l, layer, publish);
 	if (share->commit_event != ledger->event || share->round == 0) { /* its round is still to come */
 		if (!share_return(share, layer))

@@ -39,6 +39,21 @@ void ledger_seat(struct ledger *ledger, uint32_t slot, const struct roster *rost
 /* A member stops; and comes back with these rounds of its layers (LAYER_NOTHING: damaged or none) and a worker that waits for theta. */
 void ledger_fall(struct ledger *ledger, uint32_t slot);
 void ledger_rise(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds);
+/* A member that has fallen has a worker that lives on, or its memory is there for the next one. When it comes back, that worker has what
+ * the state says: ledger_survive instead of ledger_rise; kept_round: completed by all
+ * layers; is_stale: theta may have begun from another anchor, as far as is known; is_outdated: the worker waits for all of
+ * it. Until ledger_meet what the worker hands over
+ * is not heard; then it is offered again (what has come back since too), or given back. */
+void ledger_part(struct ledger *ledger, uint32_t slot);
+void ledger_survive(struct ledger *ledger, uint32_t slot, const struct layer *layers, const uint64_t *rounds, uint64_t kept_round,
+		    bool is_stale, bool is_outdated);
+void ledger_meet(struct ledger *ledger, uint32_t slot);
+void ledger_offer_again(struct ledger *ledger, uint32_t slot, const struct layer *layers);
+void ledger_give_back(struct ledger *ledger, uint32_t slot, size_t layer_index);
+/* Whether the gradient that was handed over is none. */
+bool ledger_is_absent(const struct ledger *ledger, uint32_t slot, size_t layer_index);
+/* Whether a layer's round that was committed in view `since` has been done again in a later one. */
+bool ledger_is_outdone(const struct ledger *ledger, size_t layer_index, uint64_t round, uint64_t since);
 /* For every layer fetched from others. */
 bool ledger_heal(struct ledger *ledger, uint32_t slot, const struct layer *layers, const struct action *healed, uint64_t *ret_hash);
 /* After every event of a member, and its publishes; status: as of now. */
@@ -54,7 +69,7 @@ bool ledger_publish(struct ledger *ledger, uint32_t rank, const struct layer *la
 
 struct ledger_counts {
 	uint64_t commits, outliers, nonfinites, rollbacks;
-	uint64_t heals, redone;
+	uint64_t heals, redone, again; /* again: layers of offers that were taken by the next daemon, and counted */
 	uint64_t lates, absents, gradients, aligned; /* verdicts; layers' rounds */
 };
 

@@ -15,7 +15,7 @@ struct meeting {
 	uint64_t round;      /* 0: unused */
 	uint32_t committed_count;
 	const struct roster *roster; /* of the view in which it was committed first */
-	bool first_waits;    /* whoever committed first has no theta, so no mean */
+	bool first_waits;    /* whoever committed first has brought no gradient, so it has no mean */
 	bool is_gradients;   /* the round is of gradients */
 	struct record *records; /* [count of roster] as the first member to commit has them */
 	double *weights;     /* [count of roster] */
@@ -40,6 +40,8 @@ struct ledger_member {
 	struct ring_settings settings;
 	const struct roster *roster;
 	bool is_gone;       /* has fallen */
+	bool is_parted;     /* and its worker lives on */
+	bool is_apart;      /* what its worker hands over is not heard */
 	bool is_standing;   /* its view has not been ready yet */
 	size_t next_check;  /* layer whose memory is checked after the next event */
 };
@@ -68,6 +70,8 @@ static inline struct share *ledger_share(struct ledger *ledger, uint32_t slot, s
 {
 	return &ledger->shares[slot * ledger->layer_count + layer_index];
 }
+/* A member's node has taken what its worker has offered, if it is there and a view is ready. */
+void ledger_hold(struct ledger *ledger, uint32_t slot);
 /* A layer goes back to the worker apart from a commit: fetched, or because the worker has none. */
 bool ledger_publish_late(struct ledger *ledger, uint32_t slot, size_t layer_index, const struct layer *layer,
 			 const struct action *publish);

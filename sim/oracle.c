@@ -6,6 +6,7 @@
 
 #include "sim/memory.h"
 #include "sim/oracle.h"
+#include "sim/remains.h"
 
 enum { FALL_STAYS = 1, FALL_LEAVES };
 
@@ -101,16 +102,24 @@ void oracle_plan(struct world *world)
 
 /* ---- Falls ---- */
 
-/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that. */
+/* Whether a layer that a member holds has had another outcome of the same round in a later view; is_here: and somebody alive has that, or
+ * has gone on from it. */
 static bool is_outdone(const struct world *world, const struct node *node, bool is_here)
 {
-	for (size_t l = 0; l < world->config->layer_count; l++)
+	for (size_t l = 0; l < world->config->layer_count; l++) {
+		const uint64_t round = node_layer_round(node, l), since = node_layer_since(node, l);
+		if (round == LAYER_NOTHING || !ledger_is_outdone(world->ledger, l, round, since))
+			continue;
+		bool is_held = !is_here;
 		for (uint32_t other = 0; other < world->count; other++) {
 			const struct citizen *member = &world->members[other];
-			if (node_layer_round(member->node, l) == node_layer_round(node, l) && !(is_here && member->crashed) &&
-			    node_layer_since(member->node, l) > node_layer_since(node, l))
-				return true;
+			uint64_t other_round = node_layer_round(member->node, l);
+			is_held |= !member->crashed && other_round != LAYER_NOTHING && other_round >= round &&
+				   node_layer_since(member->node, l) > since;
 		}
+		if (is_held)
+			return true;
+	}
 	return false;
 }
 
@@ -118,6 +127,7 @@ static bool is_outdone(const struct world *world, const struct node *node, bool 
  * before. */
 static bool is_whole(const struct world *world, const struct node *node)
 {
+	uint64_t lowest = UINT64_MAX, highest = 0; /* amid a heal they may be further apart */
 	for (size_t l = 0; l < world->config->layer_count; l++) {
 		if (node_layer_round(node, l) == LAYER_NOTHING)
 			return false;
@@ -126,8 +136,10 @@ static bool is_whole(const struct world *world, const struct node *node)
 			if (round != LAYER_NOTHING && round > node_layer_round(node, l) + 1)
 				return false;
 		}
+		lowest = u64_min(lowest, node_layer_round(node, l));
+		highest = u64_max(highest, node_layer_round(node, l));
 	}
-	return !is_outdone(world, node, false);
+	return highest - lowest <= 1 && !is_outdone(world, node, false);
 }
 
 /* Whether the others could not go on without this one: of those who have come furthest among them none is whole. */
@@ -145,6 +157,30 @@ static bool is_spared(const struct world *world, uint32_t slot)
 	return true;
 }
 
+/* Whether somebody alive could give a member a layer that it has lost: as of the round of its newest, or the one before. */
+static bool is_elsewhere(const struct world *world, const struct node *node, size_t layer_index)
+{
+	uint64_t newest = 0;
+	for (size_t l = 0; l < world->config->layer_count; l++)
+		if (node_layer_round(node, l) != LAYER_NOTHING)
+			newest = u64_max(newest, node_layer_round(node, l));
+	for (uint32_t other = 0; other < world->count; other++) {
+		const struct citizen *member = &world->members[other];
+		uint64_t round = node_layer_round(member->node, layer_index);
+		if (!member->crashed && member->node != node && round != LAYER_NOTHING && round + 1 >= newest)
+			return true;
+	}
+	return false;
+}
+
+static enum remains draw_remains(struct world *world, const struct heap_entry *entry)
+{
+	struct dice *dice = &world->view_dice;
+	if (entry->number == 0 || dice_chance(dice, 0.5))
+		return REMAINS_NOTHING;
+	return dice_chance(dice, 0.75) ? REMAINS_WORKER : REMAINS_MEMORY;
+}
+
 void oracle_fall(struct world *world, const struct heap_entry *entry)
 {
 	struct citizen *member = &world->members[entry->rank];
@@ -154,6 +190,7 @@ void oracle_fall(struct world *world, const struct heap_entry *entry)
 	member->crashed = true;
 	world->ballot.members[entry->rank].paused = false;
 	ledger_fall(world->ledger, entry->rank);
+	remains_leave(world, entry->rank, draw_remains(world, entry));
 	bool leaves = entry->item == FALL_LEAVES;
 	world_cover(world, leaves ? COVER_LEAVES : COVER_FALLS, 1);
 	if (entry->number > 0)
@@ -169,25 +206,33 @@ void oracle_commit(struct world *world, uint32_t slot)
 		     draw_absence(dice));
 }
 
-/* What a member finds of its state when it comes back; rounds [layer_count]. */
+/* What a member finds of its state when it comes back, with a worker that has nothing or one that has lived on; rounds [layer_count]. */
 static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, struct detector *detectors)
 {
 	struct citizen *member = &world->members[slot];
+	struct replica *replica = world_replica(world, slot);
 	struct dice *dice = &world->view_dice;
 	const size_t layer_count = world->config->layer_count;
 	bool is_nothing = slot >= world->config->peers && node_since(member->node) == 0;
-	is_nothing |= dice_chance(dice, 0.3);
+	is_nothing |= replica->remains == REMAINS_NOTHING && dice_chance(dice, 0.3);
 	is_nothing |= is_outdone(world, member->node, false) && !is_outdone(world, member->node, true);
 	size_t torn = dice_chance(dice, 0.4) ? dice_between(dice, 0, layer_count - 1) : layer_count;
+	if (torn < layer_count && !is_elsewhere(world, member->node, torn))
+		torn = layer_count;
+	if (is_nothing)
+		replica->remains = REMAINS_NOTHING;
+	member->is_torn = !is_nothing && torn < layer_count;
 	for (size_t l = 0; l < layer_count; l++) {
 		struct layer *layer = &member->layers[l];
 		rounds[l] = is_nothing || l == torn ? LAYER_NOTHING : node_layer_round(member->node, l);
 		detectors[l] = rounds[l] == LAYER_NOTHING ? (struct detector){0} : *node_detector(member->node, l);
-		for (size_t i = 0; i < layer->size; i++)
+		for (size_t i = 0; i < layer->size && replica->remains == REMAINS_NOTHING; i++)
 			layer->theta[i] = NAN; /* nobody may take it in */
 		for (size_t i = 0; i < layer->size && rounds[l] == LAYER_NOTHING; i++)
 			layer->anchor[i] = layer->momentum[i] = is_nothing || i % 2 == 0 ? 1e9F : layer->anchor[i];
 	}
+	world_cover(world, COVER_SURVIVORS, replica->remains == REMAINS_WORKER);
+	world_cover(world, COVER_MEMORIES, replica->remains == REMAINS_MEMORY);
 	world_cover(world, is_nothing ? COVER_JOINS : torn < layer_count ? COVER_TORN : COVER_INTACT, 1);
 }
 
@@ -249,7 +294,23 @@ static void note_cut(struct world *world, const struct node *node)
 	world_cover(world, COVER_CUT_HEAL, stands && lacks);
 }
 
-/* A daemon that starts: its worker starts too, and has nothing. */
+/* A daemon has started, and its worker starts too, with nothing. */
+static void employ_anew(struct world *world, uint32_t slot, const uint64_t *rounds)
+{
+	struct citizen *member = &world->members[slot];
+	struct replica *replica = world_replica(world, slot);
+	replica->work_us = UINT64_MAX; /* what it would have woken for has passed it by */
+	replica->is_apart = replica->is_refusing = false;
+	memset(replica->told_round, 0, world->config->layer_count * sizeof *replica->told_round);
+	trainee_fini(&replica->trainee);
+	replica_employ(replica, &world->setup, world->config, member->node, &world->view_dice);
+	trainee_wait(&replica->trainee);
+	replica->paused = 0;
+	member->kept_offers = 0;
+	ledger_rise(world->ledger, slot, member->layers, rounds);
+}
+
+/* A daemon starts, with what is there. */
 static void start_again(struct world *world, uint32_t slot, const struct roster *roster)
 {
 	struct citizen *member = &world->members[slot];
@@ -275,7 +336,9 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	node.layer_rounds = rounds;
 	node.layer_since = layer_since;
 	node.detectors = detectors;
-	node.is_outdated = true;
+	node.is_outdated = remains_is_outdated(world, slot);
+	node.step = remains_step(world, slot);
+	node.is_stale = remains_is_stale(world, slot);
 	node.settings = has_some ? settings : world->setup.settings;
 	struct citizen before = *member;
 	free(member->block);
@@ -285,12 +348,17 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	member->ways = before.ways;
 	member->roster = before.roster;
 	member->life = before.life + 1;
-	replica->work_us = UINT64_MAX; /* what it would have woken for has passed it by */
-	trainee_fini(&replica->trainee);
-	replica_employ(replica, &world->setup, world->config, member->node, &world->view_dice);
-	trainee_wait(&replica->trainee);
-	replica->paused = 0;
-	ledger_rise(world->ledger, slot, member->layers, rounds);
+	member->kept_round = node.round;
+	member->kept_since = node.since;
+	member->kept_offers = before.kept_offers;
+	member->is_torn = before.is_torn;
+	if (replica->remains == REMAINS_NOTHING) {
+		employ_anew(world, slot, rounds);
+	} else {
+		member->finished = node.finished;
+		ledger_survive(world->ledger, slot, member->layers, rounds, node.round, node.is_stale, node.is_outdated);
+		remains_prepare(world, slot);
+	}
 	free(rounds);
 	free(layer_since);
 	free(detectors);

@@ -25,13 +25,18 @@ uint64_t share_state_hash(const struct layer *layer)
 	return XXH3_64bits_withSeed(layer->momentum, layer->size * sizeof(float), anchor);
 }
 
+static void take_numbers(struct share *share)
+{
+	share->theta = memory_take(4 * share->size, sizeof(float));
+	share->snapshot = share->theta + share->size;
+	share->reference = share->theta + 2 * share->size;
+	share->delta = share->theta + 3 * share->size;
+}
+
 void share_init(struct share *share, const struct layer *layer)
 {
 	*share = (struct share){.size = layer->size, .state_hash = share_state_hash(layer)};
-	share->theta = memory_take(4 * layer->size, sizeof(float));
-	share->snapshot = share->theta + layer->size;
-	share->reference = share->theta + 2 * layer->size;
-	share->delta = share->theta + 3 * layer->size;
+	take_numbers(share);
 	memcpy(share->reference, layer->anchor, layer->size * sizeof(float));
 }
 
@@ -56,13 +61,52 @@ void share_restart(struct share *share, const struct layer *layer, bool had_begu
 	share->ghost = ghost;
 }
 
+void share_part(struct share *share)
+{
+	struct share *ghost = memory_take(1, sizeof *ghost);
+	*ghost = *share;
+	take_numbers(share);
+	memcpy(share->theta, ghost->theta, 4 * share->size * sizeof(float));
+	share->ghost = ghost;
+	share->has_fallen = false;
+	share->first_view = UINT64_MAX;
+}
+
+void share_rejoin(struct share *share)
+{
+	struct share *ghost = share->ghost;
+	free(share->theta);
+	*share = *ghost;
+	free(ghost);
+}
+
+void share_survive(struct share *share, const struct layer *layer, bool is_nothing, bool is_stale)
+{
+	share->is_void |= is_stale || share->is_behind || share->corrects || share->stale > 0;
+	share->is_behind = share->corrects = share->is_fetched = false;
+	share->stale = 0;
+	share->state_hash = share_state_hash(layer);
+	/* As the last daemon has left it. */
+	memcpy(share->theta, layer->theta, share->size * sizeof(float));
+	share->theta_hash = share_theta_hash(layer);
+	if (is_nothing) {
+		share->round = LAYER_NOTHING;
+		share->own_commit = 0;
+	}
+}
+
+void share_give_back(struct share *share)
+{
+	share->offered = share->handed = share->is_again = false;
+}
+
 bool share_offer(struct share *share, const struct layer *layer)
 {
 	if (share->offered || share->handed)
 		return false;
 	memcpy(share->theta, layer->theta, share->size * sizeof(float));
 	share->offered = true;
-	share->is_made_up = false;
+	share->is_again = share->is_made_up = false;
 	share->theta_hash = share_theta_hash(layer);
 	return true;
 }
@@ -100,7 +144,7 @@ bool share_return(struct share *share, const struct layer *layer)
 void share_end(struct share *share, const struct layer *layer)
 {
 	memcpy(share->reference, layer->anchor, share->size * sizeof(float));
-	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = share->is_void = false;
+	share->offered = share->handed = share->corrects = share->waits = share->is_fetched = share->is_void = share->is_again = false;
 	share->stale = 0;
 }
 
@@ -147,6 +191,10 @@ enum verdict share_judge(const struct share *share, const struct record *record,
 		return VERDICT_ABSENT;
 	if (share->is_void && (record->verdict == VERDICT_ABSENT || record->verdict == VERDICT_LATE))
 		return record->verdict;
+	/* It has theta to bring, or what it has is its last and would be heard by nobody. */
+	bool is_unfit = is_gradients || share->ghost != NULL;
+	if (is_unfit && (share->offered || share->handed) && record->verdict == VERDICT_LATE)
+		return VERDICT_LATE;
 	if (share_is_too_stale(share, settings) && !is_equal)
 		return VERDICT_LATE;
 	/* With an offer: one that comes too late to count. */

@@ -19,11 +19,16 @@ struct share {
 	bool is_made_up;  /* that is done, for the offer at hand */
 	bool waits;       /* the worker has no theta yet, so the member brings nothing */
 	bool is_fetched;  /* the round that the offer was for came from another member, and theta has not gone back yet */
+	enum verdict fetched_as; /* the member's own in that round */
 	uint64_t own_commit; /* last round that the member has advanced its detector for */
 	uint64_t first_view; /* of this life; what others do in earlier ones is with the earlier life */
 	bool is_void;     /* theta began from an outcome of a round that no longer holds, so the member may bring nothing */
 	bool is_rejected; /* it was left out of that round */
+	bool has_fallen;  /* with this detector */
+	struct formula_detector detector;
 	uint64_t stale;   /* rounds in a row that have gone on without it */
+	bool is_unheld;   /* the node has not taken the offer yet: no view is ready, or it has not heard of it */
+	bool is_again;    /* the offer at hand was made to an earlier daemon, too */
 	struct share *ghost; /* the member's earlier life */
 	uint64_t commit_event; /* of the last commit */
 	float *theta;     /* [size] as offered */
@@ -39,6 +44,14 @@ void share_init(struct share *share, const struct layer *layer);
 void share_fini(struct share *share);
 /* The member begins anew with this layer. had_begun: what it brought in its earlier life counts. */
 void share_restart(struct share *share, const struct layer *layer, bool had_begun);
+/* The member has fallen and its worker lives on: what was brought until now is its earlier life's from here on. Or it does not after all. */
+void share_part(struct share *share);
+void share_rejoin(struct share *share);
+/* Its next daemon begins with what the last one has left of the layer (is_nothing: nothing), and with a worker that has gone on.
+ * is_stale: its theta may have begun from another anchor. */
+void share_survive(struct share *share, const struct layer *layer, bool is_nothing, bool is_stale);
+/* A layer goes back to the worker as it is, without a round. */
+void share_give_back(struct share *share);
 /* The worker hands theta over, or a gradient (is_absent: has none). false: it has done so already. */
 bool share_offer(struct share *share, const struct layer *layer);
 bool share_gradient(struct share *share, const struct layer *layer, bool is_absent);

@@ -59,6 +59,8 @@ void world_fail(struct world *world, const char *format, ...) __attribute__((for
 void world_cover(struct world *world, enum coverage what, uint64_t count);
 /* Lets something happen to a member at time_us; data is freed with free() afterwards. */
 void world_push(struct world *world, enum happening kind, uint32_t rank, uint64_t time_us, void *data);
+/* Gives an event to a member's node, and carries out what follows. */
+void world_step(struct world *world, uint32_t rank, struct event *event);
 /* Wakes a replica's worker at time_us, or a member's node at its deadline, if it is not woken earlier. */
 void world_arm_work(struct world *world, uint32_t replica, uint64_t time_us);
 void world_arm_tick(struct world *world, uint32_t rank);

@@ -1,8 +1,9 @@
 /* The simulated worker: a step is a forward pass over the layers in order, then a backward pass that changes all of them. */
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
+#include "sim/memory.h"
 #include "sim/trainee.h"
 
 enum { TOKENS_PER_STEP = 256 };
@@ -10,10 +11,12 @@ enum { TOKENS_PER_STEP = 256 };
 void trainee_init(struct trainee *trainee, const struct trainee_config *config)
 {
 	*trainee = (struct trainee){.config = *config, .schedule = UINT64_MAX, .wake_us = 0, .started = config->starts_at_once};
-	trainee->held = malloc(config->layer_count * sizeof *trainee->held);
-	CHECK(trainee->held != NULL);
-	for (size_t l = 0; l < config->layer_count; l++)
+	trainee->held = memory_take(config->layer_count, sizeof *trainee->held);
+	trainee->inner = memory_take(config->layer_count, sizeof *trainee->inner);
+	for (size_t l = 0; l < config->layer_count; l++) {
 		trainee->held[l] = true;
+		trainee->inner[l] = memory_take(config->layers[l].size, sizeof(float));
+	}
 }
 
 void trainee_wait(struct trainee *trainee)
@@ -25,8 +28,46 @@ void trainee_wait(struct trainee *trainee)
 
 void trainee_fini(struct trainee *trainee)
 {
+	for (size_t l = 0; l < trainee->config.layer_count; l++)
+		free(trainee->inner[l]);
+	free(trainee->inner);
 	free(trainee->held);
+	trainee->inner = NULL;
 	trainee->held = NULL;
+}
+
+static bool has_all(const struct trainee *trainee)
+{
+	bool is_all = true;
+	for (size_t l = 0; l < trainee->config.layer_count; l++)
+		is_all &= trainee->held[l];
+	return is_all;
+}
+
+bool trainee_is_handing(const struct trainee *trainee)
+{
+	return trainee->place == TRAINEE_HANDING || trainee->place == TRAINEE_MEAN;
+}
+
+bool trainee_has_handed(const struct trainee *trainee, size_t layer_index)
+{
+	return trainee->place == TRAINEE_MEAN || (trainee->place == TRAINEE_HANDING && layer_index >= trainee->position);
+}
+
+void trainee_resume(struct trainee *trainee)
+{
+	if (trainee_is_handing(trainee)) {
+		trainee->realign = true;
+		trainee->steps++;
+		trainee->done++;
+	}
+	trainee->place = TRAINEE_BOUNDARY;
+	trainee->wake_us = 0;
+}
+
+void trainee_align(struct trainee *trainee, uint64_t step)
+{
+	trainee->lead = step > trainee->done ? step - trainee->done : 0;
 }
 
 /* Layer that the forward pass waits for; layer_count: none. */
@@ -106,7 +147,9 @@ static void fill_offer(struct trainee *trainee, bool gradients, struct offer *re
 		.final = comes_last(trainee),
 		.gradients = gradients,
 		.realign = gradients && trainee->realign,
+		.step = trainee->done + trainee->lead,
 	};
+	trainee->is_averaging &= gradients;
 	trainee->realign = false;
 	trainee->offers++;
 	trainee->steps = 0;
@@ -155,15 +198,26 @@ static void make_gradient(struct trainee *trainee, size_t layer_index)
 		layer->gradient[dice_between(dice, 0, layer->size - 1)] = INFINITY;
 }
 
+/* Members step alike only from equal inner states. */
+static void begin_inner(struct trainee *trainee)
+{
+	for (size_t l = 0; l < trainee->config.layer_count && !trainee->is_averaging; l++)
+		memset(trainee->inner[l], 0, trainee->config.layers[l].size * sizeof(float));
+	trainee->is_averaging = true;
+}
+
 /* All means are there: the step, equal on all members; unless the worker has died in the middle of it. */
 static void apply_means(struct trainee *trainee)
 {
 	struct dice *dice = &trainee->config.dice;
+	const float rate = 0.02f + 0.004f * (float)((trainee->done + trainee->lead) % 7);
 	for (size_t l = 0; l < trainee->config.layer_count; l++) {
 		const struct layer *layer = &trainee->config.layers[l];
 		bool is_lost = trainee->is_dying && dice_chance(dice, 0.5);
-		for (size_t i = 0; i < layer->size && !is_lost && trainee->usable; i++)
-			layer->theta[i] -= 0.05f * layer->gradient[i];
+		for (size_t i = 0; i < layer->size && !is_lost && trainee->usable; i++) {
+			trainee->inner[l][i] = 0.5f * trainee->inner[l][i] + layer->gradient[i];
+			layer->theta[i] -= rate * trainee->inner[l][i];
+		}
 	}
 	trainee->realign |= trainee->is_dying;
 }
@@ -175,6 +229,7 @@ static void end_backward(struct trainee *trainee)
 	for (size_t l = 0; l < trainee->config.layer_count && trainee->place != TRAINEE_MEAN; l++)
 		move(trainee, l);
 	trainee->steps++;
+	trainee->done++;
 	trainee->loss_sum += 2.0 + dice_unit(&trainee->config.dice);
 	trainee->place = TRAINEE_BOUNDARY;
 }
@@ -199,11 +254,14 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 		trainee->wake_us = UINT64_MAX;
 		bool is_over = trainee->stopped || trainee->ended;
 		bool is_due = trainee->steps >= trainee->schedule || trainee->offers >= trainee->config.rounds;
+		if (!is_over && trainee->steps > 0 && is_due && !has_all(trainee))
+			return TRAINEE_NOTHING; /* of a step before it resumed */
 		if (!is_over && trainee->steps > 0 && is_due) {
 			fill_offer(trainee, false, ret_offer);
 			return TRAINEE_OFFERS;
 		}
-		if (trainee->stopped || trainee->paused || !trainee->started)
+		/* It stops when the last round is over, and waits for its layers until then. */
+		if ((trainee->stopped && has_all(trainee)) || trainee->paused || !trainee->started)
 			return TRAINEE_NOTHING;
 		begin_forward(trainee, now_us); /* after the last offer it only waits for the layers */
 	}
@@ -222,6 +280,7 @@ enum trainee_deed trainee_advance(struct trainee *trainee, uint64_t now_us, stru
 				trainee->deaths += trainee->is_dying;
 				trainee->is_dead = false;
 				trainee->usable = true;
+				begin_inner(trainee);
 				fill_offer(trainee, true, ret_offer);
 				return TRAINEE_OFFERS;
 			}

@@ -3,7 +3,9 @@
 
 /* A simulated worker. It steps at a speed of its own and pulls theta towards a target that all share, with noise of its own;
  * it offers when told to, and waits for a layer that is not published when its forward pass comes there. It never touches theta
- * of a layer between offer and publish. The world asks it what it does next and tells it what the node said. */
+ * of a layer between offer and publish. Where gradients are averaged its inner optimiser has momentum and a rate that follows from the
+ * step, so that members which step differently soon hold different thetas. The world asks it what it does next and tells it what the
+ * node said. */
 
 #include "core/event.h"
 #include "core/layer.h"
@@ -46,6 +48,10 @@ struct trainee {
 	size_t given;        /* layer whose gradient is handed over */
 	bool is_dead;        /* the worker is, this layer's gradient was not finished */
 	uint64_t steps;      /* since the last offer */
+	uint64_t done;       /* steps of its life */
+	uint64_t lead;       /* steps that the run is ahead of it */
+	float **inner;       /* [layer_count][size] momentum of averaged gradients */
+	bool is_averaging;   /* the inner state is that of averaged gradients: nothing was offered but those since it began */
 	uint64_t schedule;   /* steps after which to offer; UINT64_MAX: not told yet */
 	uint64_t offers;
 	uint64_t exposed_us; /* waited since the last offer */
@@ -62,6 +68,15 @@ enum trainee_deed {
 
 /* A trainee at its first boundary; takes memory. */
 void trainee_init(struct trainee *trainee, const struct trainee_config *config);
+/* It has died, and the next worker goes on with what it has left: a step whose gradients it has begun to hand over counts as done, any
+ * other is done again. */
+void trainee_resume(struct trainee *trainee);
+/* Whether it is amid a step whose gradients are averaged. */
+bool trainee_is_handing(const struct trainee *trainee);
+/* Whether it has begun to hand a layer's gradient over in this step. */
+bool trainee_has_handed(const struct trainee *trainee, size_t layer_index);
+/* The others align at this step: it steps as if it had done so many. */
+void trainee_align(struct trainee *trainee, uint64_t step);
 /* It has no theta: it waits until every layer has been published. */
 void trainee_wait(struct trainee *trainee);
 /* Releases it. */

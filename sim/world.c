@@ -6,6 +6,7 @@
 #include "sim/memory.h"
 #include "sim/mishap.h"
 #include "sim/oracle.h"
+#include "sim/remains.h"
 #include "sim/share.h"
 
 static void fold(struct world *world, uint64_t number)
@@ -56,6 +57,7 @@ static void publish_layer(struct world *world, uint32_t rank, const struct actio
 		return;
 	if (!ledger_publish(world->ledger, row, replica->layers, action))
 		return;
+	replica->told_round[action->layer_index] = action->round;
 	trainee_publish(&replica->trainee, action->layer_index, action->verdict, world->now_us);
 	world_arm_work(world, row, world->now_us);
 }
@@ -131,7 +133,7 @@ static void carry_out(struct world *world, uint32_t rank, const struct action *a
 		world_arm_work(world, rank / world->config->shards, world->now_us);
 		break;
 	case ACTION_NOTE: read_note(world, rank, &action->note); break;
-	case ACTION_STEP: /* its steps are alike however far it is */
+	case ACTION_STEP: trainee_align(trainee, action->number); break;
 	case ACTION_COLLECTED:
 	case ACTION_SUMMED:
 	case ACTION_CHECKPOINT: break;
@@ -187,7 +189,7 @@ static bool look_at_answer(struct world *world, const struct change *change)
 	return !world->over;
 }
 
-static void step(struct world *world, uint32_t rank, struct event *event)
+void world_step(struct world *world, uint32_t rank, struct event *event)
 {
 	struct citizen *member = &world->members[rank];
 	event->now_us = world->now_us;
@@ -206,6 +208,7 @@ static void step(struct world *world, uint32_t rank, struct event *event)
 		carry_out(world, rank, &world->actions->list[i]);
 	}
 	world_arm_tick(world, rank);
+	remains_keep(world, rank);
 	check(world, rank);
 }
 
@@ -218,7 +221,7 @@ static void tell(struct world *world, uint32_t row, struct event *event)
 	for (uint32_t rank = row * shards; rank < (row + 1) * shards; rank++) {
 		struct citizen *member = &world->members[rank];
 		if (shards == 1) {
-			step(world, rank, event);
+			world_step(world, rank, event);
 			return;
 		}
 		uint64_t at_us = world->now_us + (dice_chance(&world->dice, 0.3) ? dice_magnitude(&world->dice, 1, 20000) : 0);
@@ -237,13 +240,20 @@ static void work(struct world *world, uint32_t rank)
 	struct trainee *trainee = &replica->trainee;
 	struct event event = {0};
 	struct offer offer;
+	if (replica->is_apart && world->now_us >= replica->meets_us) {
+		remains_meet(world, row);
+		world_arm_work(world, row, world->now_us);
+		return;
+	}
 	trainee->whole = node_settings(world->members[rank].node)->value[SYNC_OVERLAP] == OVERLAP_NONE;
 	switch (trainee_advance(trainee, world->now_us, &offer)) {
 	case TRAINEE_NOTHING:
-		world_arm_work(world, row, trainee->wake_us);
+		world_arm_work(world, row, replica->is_apart ? u64_min(trainee->wake_us, replica->meets_us) : trainee->wake_us);
 		return;
 	case TRAINEE_OFFERS:
 		event = (struct event){.kind = EVENT_OFFER, .offer = offer};
+		replica->offer = offer;
+		replica->is_refusing = false;
 		if (!offer.gradients)
 			ledger_offer(world->ledger, row, replica->layers);
 		break;
@@ -258,7 +268,12 @@ static void work(struct world *world, uint32_t rank)
 		break;
 	}
 	world_arm_work(world, row, world->now_us);
-	tell(world, row, &event);
+	if (replica->is_apart)
+		return;
+	if (replica->is_refusing && event.kind == EVENT_GRADIENT)
+		remains_refuse(world, row, trainee->given);
+	else
+		tell(world, row, &event);
 }
 
 /* A payload may be sent without a copy, so the sender's memory must be as it was until the receiver has taken the frame: on the
@@ -284,14 +299,14 @@ static void arrive(struct world *world, uint32_t rank, struct parcel *parcel)
 	struct event event = {.kind = EVENT_MESSAGE, .message = &parcel->message};
 	check_payload(world, rank, parcel);
 	if (!world->over)
-		step(world, rank, &event);
+		world_step(world, rank, &event);
 }
 
 static void tick(struct world *world, uint32_t rank)
 {
 	struct event event = {.kind = EVENT_TICK};
 	if (world->members[rank].deadline_us <= world->now_us)
-		step(world, rank, &event);
+		world_step(world, rank, &event);
 	else
 		world_arm_tick(world, rank);
 }
@@ -306,7 +321,7 @@ static void resume(struct world *world)
 		return;
 	world_push(world, HAPPENS_RESUME, 0, world->now_us + dice_magnitude(&world->dice, 1000, 2 * SECOND), NULL);
 	if (!world->members[rank].crashed)
-		step(world, rank, &event);
+		world_step(world, rank, &event);
 }
 
 static void happen(struct world *world, const struct heap_entry *entry)
@@ -322,15 +337,15 @@ static void happen(struct world *world, const struct heap_entry *entry)
 		if (heap_keeps(entry, &world_replica(world, entry->rank)->work_us))
 			work(world, entry->rank);
 		return;
-	case HAPPENS_TOLD: step(world, entry->rank, entry->data); return;
+	case HAPPENS_TOLD: world_step(world, entry->rank, entry->data); return;
 	case HAPPENS_ARRIVAL: arrive(world, entry->rank, entry->data); return;
 	case HAPPENS_HASHED:
 		event = (struct event){.kind = EVENT_HASHED, .hashed = {.layer_index = entry->item, .hash = entry->number}};
-		step(world, entry->rank, &event);
+		world_step(world, entry->rank, &event);
 		return;
 	case HAPPENS_CHANGE:
 		event = (struct event){.kind = EVENT_CHANGE, .change = setup_change(world->config, &world->dice)};
-		step(world, entry->rank, &event);
+		world_step(world, entry->rank, &event);
 		return;
 	case HAPPENS_RESUME: resume(world); return;
 	case HAPPENS_CRASH: mishap_crash(world, entry); return;
@@ -393,6 +408,7 @@ static void count(struct world *world)
 	world_cover(world, COVER_ROLLBACKS, counts.rollbacks);
 	world_cover(world, COVER_HEALS, counts.heals);
 	world_cover(world, COVER_REDONE, counts.redone);
+	world_cover(world, COVER_COUNTED_AGAIN, counts.again);
 	world_cover(world, COVER_LATES, counts.lates);
 	world_cover(world, COVER_ABSENTS, counts.absents);
 	world_cover(world, COVER_GRADIENTS, counts.gradients);
@@ -473,7 +489,7 @@ static bool is_alive(const struct world *world, const struct heap_entry *entry)
 	if (entry->kind == HAPPENS_WORK)
 		for (uint32_t i = 0; i < world->config->shards; i++)
 			if (world->members[entry->rank + i].crashed)
-				return false;
+				return world_replica(world, entry->rank)->remains == REMAINS_WORKER;
 	return !member->crashed || entry->kind == HAPPENS_LOOK || entry->kind == HAPPENS_RESUME ||
 	       entry->kind == HAPPENS_RESTART || entry->kind == HAPPENS_CUT || entry->kind >= HAPPENS_FALL;
 }

@@ -70,7 +70,13 @@ enum fault {
 	X(COVER_JOINS, "joins", 140)                                                                                      \
 	X(COVER_LEAVES, "leaves", 30)                                                                                    \
 	X(COVER_HEALS, "layers healed", 600)                                                                              \
-	X(COVER_REDONE, "layers redone", 3)                                                                             \
+	X(COVER_REDONE, "layers redone", 2)                                                                             \
+	X(COVER_SURVIVORS, "workers live on", 80)                                                                     \
+	X(COVER_MEMORIES, "memory lives on", 28)                                                                      \
+	X(COVER_OFFERED_AGAIN, "offered again", 31)                                                                   \
+	X(COVER_COUNTED_AGAIN, "counted again", 18)                                                                   \
+	X(COVER_VOID_OFFERS, "offers void", 12)                                                                       \
+	X(COVER_REFUSED_STEPS, "steps refused", 11)                                                                   \
 	X(COVER_CUT_SCALARS, "cut in scalars", 350)                                                                       \
 	X(COVER_CUT_REDUCE, "cut in reduce", 110)                                                                         \
 	X(COVER_CUT_GATHER, "cut in gather", 150)                                                                         \

@@ -153,13 +153,28 @@ mutant "a round that was fetched is not judged" core/heal.c 's/if \(layer->fetch
 mutant "a layer is done again although committed" core/plan.c 's/a->round > b->round \? 1 : -1;/a->round > b->round ? -1 : 1;/'
 mutant "the plan follows whoever is furthest behind" core/plan.c 's/return a->since > b->since;/return a->since < b->since;/'
 mutant "a joiner's garbage is averaged" core/part.c 's/if \(sync->late \|\| sync->resets\)$/if (sync->late)/'
-mutant "a joiner gets its garbage back" core/part.h 's/return sync->gradients \&\& !sync->joins;/return sync->gradients;/' $views
+mutant "a joiner gets its garbage back" core/part.h 's/return sync->gradients \&\& !sync->joins \&\& /return sync->gradients \&\& /' $views
 mutant_of_test "whoever was left out goes on" core/plan.c 's/sync->is_outdated \|= !goes_on\(sync, leader\);/;/' test_node_views
 mutant "frames of another view are taken" core/circle.c 's/is_of_view = message->view == circle->view_number;/is_of_view = true;/'
 mutant_of_test "a place is taken before its layers are held" core/standing.c 's/ \&\& is_whole\(sync\)\)/)/' test_heal
 mutant_of_test "a place is taken only when all hold the same" core/standing.c 's/ \&\& is_whole\(sync\)\)/ \&\& sync->unequal_count == 0)/' test_heal
 mutant_of_test "theta counts from an anchor that was wrong" core/standing.c 's/else if \(layer->is_replaced\)/else if (false)/' test_heal
 mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_whole\(sync, theirs\) \|\| /if (/' test_heal
+
+# ---- Workers that outlive their daemon ----
+mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_views
+mutant "a gradient that comes too late stays" core/part.c 's/if \(sync->refuses \|\| is_done\)/if (sync->refuses)/' $views
+mutant "gradients wait for a round of parameters" core/part.c \
+	's/if \(sync->waiting && sync->waiting_offer\.gradients && !is_of_gradients\(sync\)\)/if (false)/' $views
+mutant "theta is brought to a round of gradients" core/part.c 's/bool is_unlike = is_of/bool is_unlike = sync->lost \&\& is_of/' $views
+mutant "the last offer is heard by nobody" core/part.c 's/bool is_unheard = /bool is_unheard = false \&\& /' $views
+mutant "what comes next is told before the offer only" core/part.c 's/sync->must_tell = sync->has_agreed;/;/' $views
+mutant "whoever comes back takes any round for its own" core/standing.c 's/^\tlook_at_round\(sync, &gradients\);/;/' $views
+mutant "the next round is told before this one" core/part.c 's/if \(sync->has_agreed && !sync->offered && !sync->waiting && /if (false \&\& /' $views
+mutant "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' $views
+mutant "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' $views
+mutant "each steps at a learning rate of its own" core/part.c 's/ACTION_STEP\)->number = furthest;/ACTION_STEP)->number = records[sync->rank].step;/'
+mutant_of_test "who brings nothing has done no steps" core/round.c 's/\.step = sync->step,/.step = sync->offer.step,/' test_part_gradients
 
 # ---- Collectives, which the simulator's workers have no use for ----
 mutant_of_test "a collective begins before its memory is free" core/collective.c 's/&& is_under_way\(all, other\)/\&\& false/' test_collective

@@ -276,6 +276,136 @@ static void gradients_go_on_after_a_restart_with_a_round_of_alignment(void **sta
 	lab_free(lab);
 }
 
+/* ---- Deaths of a daemon whose worker lives ---- */
+
+struct silence {
+	struct lab *lab;
+	size_t after, sent;
+};
+
+/* Member 2's daemon dies when it has sent so many frames of rounds. */
+static bool fall_silent(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	struct silence *silence = arg;
+	(void)to;
+	bool counts = message->kind == MESSAGE_CHUNK || message->kind == MESSAGE_RECORD || message->kind == MESSAGE_CONFIRM;
+	if (from != 2 || !counts || silence->sent++ < silence->after)
+		return true;
+	silence->lab->members[2].dead = true;
+	return false;
+}
+
+/* A worker does what it has been told: hands over a step's gradients, or offers. It has back all that it has handed over before. */
+static void go_on(struct lab *lab, size_t n)
+{
+	if (!lab->members[n].gradients) {
+		lab_offer(lab, n, false);
+		return;
+	}
+	begin_step(lab, n, (struct offer){.step = lab->members[n].done});
+	for (uint32_t l = LAYERS; l-- > 0;)
+		give(lab, n, l, 1.0f, false);
+}
+
+/* A daemon dies amid a round of gradients after so many frames and starts again; its worker's step is taken by nobody. takes_more: it has
+ * begun another one before it has heard that there is an alignment first. False: it has sent fewer frames. */
+static bool outlive_once(size_t after, bool takes_more)
+{
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	struct silence silence = {.lab = lab, .after = after};
+	static const size_t order[] = {0, 1, 2};
+	uint64_t rounds[LAYERS], since[LAYERS];
+	step_with(lab, (const float[]){1.0f, 1.0f, 1.0f});
+	apply_means(lab);
+	lab->filter = fall_silent;
+	lab->filter_arg = &silence;
+	step_with(lab, (const float[]){1.0f, 2.0f, 3.0f});
+	lab_pass(lab, 1000000);
+	lab->filter = NULL;
+	const bool has_died = lab->members[2].dead;
+	for (size_t l = 0; l < LAYERS; l++) {
+		rounds[l] = node_layer_round(lab->members[2].node, l);
+		since[l] = node_layer_since(lab->members[2].node, l);
+	}
+	const struct node_config before = {.layer_rounds = rounds, .layer_since = since, .round = tiny_round(lab, 2), .since = 1,
+					   .settings = *node_settings(lab->members[2].node)};
+	for (size_t n = 0; n < 3 && has_died; n++)
+		lab_enter(lab, n, 2, order, 3, n == 2 ? &before : NULL);
+	lab->members[2].published = LAYERS; /* its daemon gives the step back */
+	lab->members[2].gradients = false;
+	if (takes_more) {
+		lab->members[2].gradients = true;
+		go_on(lab, 2);
+	}
+	lab_pass(lab, 2000000);
+	uint64_t round = tiny_round(lab, 0);
+	for (size_t turn = 0; turn < 12 && tiny_round(lab, 0) < round + 3; turn++) {
+		for (size_t n = 0; n < 3; n++)
+			if (lab->members[n].published == LAYERS)
+				go_on(lab, n);
+		lab_pass(lab, 2000000);
+	}
+	tiny_assert_rounds(lab, tiny_round(lab, 0));
+	assert_true(tiny_round(lab, 0) >= round + 3);
+	for (size_t n = 0; n < 3; n++) {
+		assert_int_equal(lab_notes(lab, n, NOTE_HASH_DIFFERS), 0);
+		for (size_t l = 0; l < LAYERS; l++)
+			assert_memory_equal(lab->members[n].layers[l].anchor, lab->members[0].layers[l].anchor,
+					    three_layers[l] * sizeof(float));
+	}
+	lab_free(lab);
+	return has_died;
+}
+
+static void daemon_that_dies_amid_gradients_goes_on_with_its_worker(void **state)
+{
+	size_t after = 0;
+	(void)state;
+	while (outlive_once(after, false))
+		after++;
+	assert_true(after > 4 * LAYERS);
+}
+
+static void gradients_for_which_there_is_no_round_come_back(void **state)
+{
+	size_t after = 0;
+	(void)state;
+	while (outlive_once(after, true))
+		after++;
+	assert_true(after > 4 * LAYERS);
+}
+
+/* Its worker waits for theta, and is further than the others all the same. */
+static void member_that_brings_nothing_to_an_alignment_counts_for_the_step(void **state)
+{
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	const size_t order[] = {0, 1, 2};
+	const uint64_t nothing[LAYERS] = {LAYER_NOTHING, LAYER_NOTHING, LAYER_NOTHING};
+	const struct node_config before = {.layer_rounds = nothing, .is_outdated = true, .step = 77,
+					   .settings = *node_settings(lab->members[2].node)};
+	(void)state;
+	step_with(lab, (const float[]){1.0f, 2.0f, 3.0f});
+	lab->members[2].dead = true;
+	lab_view(lab, 2, order, 2);
+	for (size_t n = 0; n < 2; n++)
+		begin_step(lab, n, (struct offer){.realign = n == 0});
+	for (uint32_t l = LAYERS; l-- > 0;)
+		for (size_t n = 0; n < 2; n++)
+			give(lab, n, l, 1.0f, false);
+	lab_pass(lab, 1000000);
+	assert_int_equal(lab->members[0].schedule, 1);
+	lab_offer(lab, 0, false); /* the alignment has begun */
+	for (size_t n = 0; n < 3; n++)
+		lab_enter(lab, n, 3, order, 3, n == 2 ? &before : NULL);
+	lab_pass(lab, 1000000);
+	lab_offer(lab, 1, false);
+	lab_pass(lab, 1000000);
+	tiny_assert_rounds(lab, 3);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(lab->members[n].step, 77);
+	lab_free(lab);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +417,9 @@ int main(void)
 		cmocka_unit_test(last_step_of_gradients_is_followed_by_a_round_of_parameters),
 		cmocka_unit_test(first_rounds_of_a_warm_up_are_of_gradients),
 		cmocka_unit_test(gradients_go_on_after_a_restart_with_a_round_of_alignment),
+		cmocka_unit_test(daemon_that_dies_amid_gradients_goes_on_with_its_worker),
+		cmocka_unit_test(gradients_for_which_there_is_no_round_come_back),
+		cmocka_unit_test(member_that_brings_nothing_to_an_alignment_counts_for_the_step),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
