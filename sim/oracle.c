@@ -217,7 +217,8 @@ static void draw_state(struct world *world, uint32_t slot, uint64_t *rounds, str
 	is_nothing |= replica->remains == REMAINS_NOTHING && dice_chance(dice, 0.3);
 	is_nothing |= is_outdone(world, member->node, false) && !is_outdone(world, member->node, true);
 	size_t torn = dice_chance(dice, 0.4) ? dice_between(dice, 0, layer_count - 1) : layer_count;
-	if (torn < layer_count && !is_elsewhere(world, member->node, torn))
+	/* A run that has ended tears nothing any more, and a worker that has ended could not do a round again. */
+	if (torn < layer_count && (!is_elsewhere(world, member->node, torn) || replica->trainee.ended))
 		torn = layer_count;
 	if (is_nothing)
 		replica->remains = REMAINS_NOTHING;

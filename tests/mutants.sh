@@ -170,9 +170,9 @@ mutant "theta is brought to a round of gradients" core/part.c 's/bool is_unlike 
 mutant "the last offer is heard by nobody" core/part.c 's/bool is_unheard = /bool is_unheard = false \&\& /' $views
 mutant "what comes next is told before the offer only" core/part.c 's/sync->must_tell = sync->has_agreed;/;/' $views
 mutant "whoever comes back takes any round for its own" core/standing.c 's/^\tlook_at_round\(sync, &gradients\);/;/' $views
-mutant "the next round is told before this one" core/part.c 's/if \(sync->has_agreed && !sync->offered && !sync->waiting && /if (false \&\& /' $views
-mutant "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' $views
-mutant "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' $views
+mutant_of_test "the next round is told before this one" core/part.c 's/if \(sync->has_agreed && !sync->offered && !sync->waiting && /if (false \&\& /' test_node_views
+mutant_of_test "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' test_part_gradients
+mutant_of_test "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' test_node_views
 mutant "each steps at a learning rate of its own" core/part.c 's/ACTION_STEP\)->number = furthest;/ACTION_STEP)->number = records[sync->rank].step;/'
 mutant_of_test "who brings nothing has done no steps" core/round.c 's/\.step = sync->step,/.step = sync->offer.step,/' test_part_gradients
 

@@ -191,6 +191,8 @@ static bool outlive_once(size_t after, bool is_final, size_t *again, size_t *voi
 	const struct node_config before = state_of(lab, 2, rounds, since);
 	if (has_died)
 		enter_all(lab, 2, all, 3, 2, &before);
+	if (has_died && before.round == 1 && rounds[0] == 2)
+		assert_int_equal(member->schedule, 1); /* the others wait for it */
 	if (before.round == 1) {
 		*again += member->published == 0;
 		*void_offers += member->published > 0;
@@ -227,6 +229,27 @@ static void daemon_that_dies_at_any_frame_goes_on_with_its_worker(void **state)
 		after++;
 	assert_true(again > 0);
 	assert_true(void_offers > 0);
+}
+
+/* Its run had ended, but that was of others than those who are there. */
+static void offer_before_a_view_begins_counts_though_the_run_had_ended(void **state)
+{
+	struct lab *lab = lab_of(3);
+	uint64_t rounds[LAYERS] = {0}, since[LAYERS] = {0};
+	(void)state;
+	work(lab, all, 3, 1);
+	struct node_config before = state_of(lab, 2, rounds, since);
+	memset(rounds, 0, sizeof rounds);
+	memset(since, 0, sizeof since);
+	before.round = before.since = 0;
+	before.finished = true;
+	lab_enter(lab, 2, 2, all, 3, &before);
+	lab_offer(lab, 2, false);
+	lab_enter(lab, 0, 2, all, 3, NULL);
+	lab_enter(lab, 1, 2, all, 3, NULL);
+	work(lab, all, 2, 9);
+	assert_equal_members(lab, all, 3, 2);
+	lab_free(lab);
 }
 
 static void last_offer_is_heard_whenever_a_daemon_has_died(void **state)
@@ -562,6 +585,7 @@ int main(void)
 		cmocka_unit_test(worker_that_outlives_its_daemon_counts_with_what_it_has_done),
 		cmocka_unit_test(theta_beside_a_torn_layer_is_not_counted),
 		cmocka_unit_test(daemon_that_dies_at_any_frame_goes_on_with_its_worker),
+		cmocka_unit_test(offer_before_a_view_begins_counts_though_the_run_had_ended),
 		cmocka_unit_test(last_offer_is_heard_whenever_a_daemon_has_died),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,19 +296,19 @@ static bool fall_silent(void *arg, uint32_t from, uint32_t to, const struct mess
 }
 
 /* A worker does what it has been told: hands over a step's gradients, or offers. It has back all that it has handed over before. */
-static void go_on(struct lab *lab, size_t n)
+static void go_on(struct lab *lab, size_t n, bool is_final)
 {
 	if (!lab->members[n].gradients) {
 		lab_offer(lab, n, false);
 		return;
 	}
-	begin_step(lab, n, (struct offer){.step = lab->members[n].done});
+	begin_step(lab, n, (struct offer){.step = lab->members[n].done, .final = is_final});
 	for (uint32_t l = LAYERS; l-- > 0;)
 		give(lab, n, l, 1.0f, false);
 }
 
 /* A daemon dies amid a round of gradients after so many frames and starts again; its worker's step is taken by nobody. takes_more: it has
- * begun another one before it has heard that there is an alignment first. False: it has sent fewer frames. */
+ * begun another one, its last, before it has heard that there is an alignment first. False: it has sent fewer frames. */
 static bool outlive_once(size_t after, bool takes_more)
 {
 	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
@@ -335,14 +335,14 @@ static bool outlive_once(size_t after, bool takes_more)
 	lab->members[2].gradients = false;
 	if (takes_more) {
 		lab->members[2].gradients = true;
-		go_on(lab, 2);
+		go_on(lab, 2, true);
 	}
 	lab_pass(lab, 2000000);
 	uint64_t round = tiny_round(lab, 0);
 	for (size_t turn = 0; turn < 12 && tiny_round(lab, 0) < round + 3; turn++) {
 		for (size_t n = 0; n < 3; n++)
 			if (lab->members[n].published == LAYERS)
-				go_on(lab, n);
+				go_on(lab, n, false);
 		lab_pass(lab, 2000000);
 	}
 	tiny_assert_rounds(lab, tiny_round(lab, 0));
@@ -373,6 +373,36 @@ static void gradients_for_which_there_is_no_round_come_back(void **state)
 	while (outlive_once(after, true))
 		after++;
 	assert_true(after > 4 * LAYERS);
+}
+
+/* The others have agreed upon the round and cannot hear in it that the step is the last: it is no step of the next round, which aligns. */
+static void gradients_of_a_last_step_come_back_whole(void **state)
+{
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	const size_t order[] = {0, 1, 2};
+	const uint64_t rounds[LAYERS] = {2, 1, 1}, since[LAYERS] = {1, 1, 1}; /* its last daemon had done the first layer */
+	const struct node_config before = {.layer_rounds = rounds, .layer_since = since, .round = 1, .since = 1,
+					   .settings = *node_settings(lab->members[2].node)};
+	(void)state;
+	step_with(lab, (const float[]){1.0f, 1.0f, 1.0f});
+	apply_means(lab);
+	for (size_t n = 0; n < 2; n++) {
+		begin_step(lab, n, (struct offer){0});
+		for (uint32_t l = LAYERS; l-- > 0;)
+			give(lab, n, l, 1.0f, false);
+	}
+	lab_enter(lab, 2, 2, order, 3, &before);
+	begin_step(lab, 2, (struct offer){.final = true});
+	for (uint32_t l = LAYERS; l-- > 0;)
+		give(lab, 2, l, 1.0f, false);
+	for (size_t n = 0; n < 2; n++)
+		lab_enter(lab, n, 2, order, 3, NULL);
+	lab_pass(lab, 2000000);
+	tiny_assert_rounds(lab, 2);
+	assert_int_equal(node_record(lab->members[0].node, 1, 2)->verdict, VERDICT_LATE);
+	assert_int_equal(lab->members[2].published, LAYERS);
+	assert_int_equal(lab->members[2].verdict, VERDICT_NONFINITE);
+	lab_free(lab);
 }
 
 /* Its worker waits for theta, and is further than the others all the same. */
@@ -419,6 +449,7 @@ int main(void)
 		cmocka_unit_test(gradients_go_on_after_a_restart_with_a_round_of_alignment),
 		cmocka_unit_test(daemon_that_dies_amid_gradients_goes_on_with_its_worker),
 		cmocka_unit_test(gradients_for_which_there_is_no_round_come_back),
+		cmocka_unit_test(gradients_of_a_last_step_come_back_whole),
 		cmocka_unit_test(member_that_brings_nothing_to_an_alignment_counts_for_the_step),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
