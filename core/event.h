@@ -329,7 +329,7 @@ enum action_kind {
 	X(NOTE_PEER_REFUSED, 3, "peer {peer}: hello refused ({refusal})")                                                  \
 	X(NOTE_REFUSED_BY, 3, "refused by peer {peer} ({refusal})")                                                        \
 	X(NOTE_RING_COMPLETE, 5, "ring: all {a} members have said hello, view {b} begins")                                 \
-	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms; rounds stall until it is back")                     \
+	X(NOTE_PEER_DOWN, 4, "peer {peer}: down, not heard for {a} ms")                                                   \
 	X(NOTE_PEER_UP, 5, "peer {peer}: heard again after {a} ms")                                                        \
 	X(NOTE_PEER_RESTARTED, 3, "peer {peer}: restarted in mid-run, without what it had")                               \
 	X(NOTE_ROUND_DONE, 6, "round {round}: done in {a} us, {b} bytes sent")                                             \
