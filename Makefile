@@ -24,7 +24,7 @@ say    = $(if $(V),@:,@printf '  %-6s %s\n' $(1) $(2))
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef $(WERROR)
 # Seconds that a test may take (tests/run): sanitizers take their time.
-export LIMIT ?= $(if $(SAN),1800,600)
+export LIMIT ?= $(if $(SAN),1800,1200)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 COMPILE   = $(CC) -std=c17 -D_GNU_SOURCE -DEDIT_VERSION='"$(VERSION)"' $(OPT) -fPIC -fvisibility=hidden -ffp-contract=off \
             -fno-math-errno $(WARN) -I. -I$(B) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP
