@@ -51,7 +51,7 @@ CTL    := unit table json remote client arguments verb request session usage ren
           steer leave wait keygen
 # Tests in cmocka, by area.
 TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_council test_council_return test_council_input test_council_seeds test_row test_collective test_mesh \
-          test_node test_node_trouble test_node_views test_node_enter test_heal test_part \
+          test_node test_node_trouble test_node_views test_node_enter test_node_survivors test_heal test_part \
           test_part_gradients test_sim test_tuition test_text test_setting test_description test_segment test_codec test_codec_bad test_codec_views \
           test_control_codec test_fuzz_corpus test_edit_worker test_edit_worker_death test_edit_worker_gradients test_safetensors \
           test_tensorfile test_corpus test_llama_config test_drill test_threads test_kernels test_llama test_llama_use \

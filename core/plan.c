@@ -121,9 +121,11 @@ static const struct standing *find_guide(const struct sync *sync, const struct s
 
 static void take_kind(struct sync *sync, const struct standing *leader, const struct standing *guide)
 {
-	sync->aligns = guide->round < leader->round ? guide->next_aligns : guide->aligns;
-	sync->next_gradients = guide->next_gradients;
-	sync->next_aligns = guide->next_aligns;
+	const bool is_past = guide->round < leader->round, is_beyond = !is_past && guide->has_agreed;
+	sync->aligns = is_past ? guide->next_aligns : guide->aligns;
+	/* The kind of this round: what the guide has agreed upon since is that of the one after. */
+	sync->next_gradients = is_beyond ? guide->gradients : guide->next_gradients;
+	sync->next_aligns = is_beyond ? guide->aligns : guide->next_aligns;
 }
 
 /* Another member knows of the round after the one in progress here; so does this one now. */

@@ -147,7 +147,7 @@ void standing_begin(struct sync *sync, uint64_t now_us)
 		.checkpoint_round = sync->checkpoint_round, .taken_round = sync->taken_round, .taken = sync->taken,
 		.is_new = sync->is_new, .is_outdated = sync->is_outdated, .has_offered = sync->offered && !sync->is_outdated,
 		.is_final = sync->offered && !sync->is_outdated && sync->offer.final && !sync->gradients,
-		.gradients = sync->gradients, .aligns = sync->aligns, .has_agreed = sync->has_agreed,
+		.gradients = sync->offered ? sync->gradients : sync->amid_gradients, .aligns = sync->aligns, .has_agreed = sync->has_agreed,
 		.next_gradients = sync->next_gradients, .next_aligns = sync->next_aligns, .finishing = sync->finishing,
 		.finished = sync->finished};
 	memcpy(own.setting_round, sync->setting_round, sizeof own.setting_round);

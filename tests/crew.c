@@ -68,6 +68,21 @@ void assert_equal_members(const struct lab *lab, const size_t *order, size_t cou
 	}
 }
 
+/* ---- Deaths ---- */
+
+bool crew_die_after_frames(void *arg, uint32_t from, uint32_t to, const struct message *message)
+{
+	struct crew_death *death = arg;
+	(void)to;
+	if (from != death->rank || (message->kind != MESSAGE_CHUNK && message->kind != MESSAGE_RECORD &&
+				    message->kind != MESSAGE_CONFIRM))
+		return true;
+	if (death->sent++ < death->after)
+		return true;
+	death->lab->members[from].dead = true;
+	return false;
+}
+
 /* ---- Joining ---- */
 
 static const uint64_t nothing[LAYERS] = {LAYER_NOTHING, LAYER_NOTHING, LAYER_NOTHING};

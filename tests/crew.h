@@ -23,6 +23,14 @@ void work(struct lab *lab, const size_t *order, size_t count, unsigned random);
 /* They are ready, have completed this round and hold the same to the bit. */
 void assert_equal_members(const struct lab *lab, const size_t *order, size_t count, uint64_t round);
 
+/* The member dies when it has sent so many frames of rounds: filter_arg of a lab whose filter is crew_die_after_frames. */
+struct crew_death {
+	struct lab *lab;
+	uint32_t rank;
+	size_t after, sent;
+};
+bool crew_die_after_frames(void *arg, uint32_t from, uint32_t to, const struct message *message);
+
 /* What a member knows that has never been in the run. */
 struct node_config joiner(void);
 /* Damages all that a member holds. */

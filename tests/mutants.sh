@@ -162,7 +162,7 @@ mutant_of_test "theta counts from an anchor that was wrong" core/standing.c 's/e
 mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_whole\(sync, theirs\) \|\| /if (/' test_heal
 
 # ---- Workers that outlive their daemon ----
-mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_views
+mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_survivors
 mutant "a gradient that comes too late stays" core/part.c 's/if \(sync->refuses \|\| is_done\)/if (sync->refuses)/' $views
 mutant "gradients wait for a round of parameters" core/part.c \
 	's/if \(sync->waiting && sync->waiting_offer\.gradients && !is_of_gradients\(sync\)\)/if (false)/' $views
@@ -170,9 +170,9 @@ mutant "theta is brought to a round of gradients" core/part.c 's/bool is_unlike 
 mutant "the last offer is heard by nobody" core/part.c 's/bool is_unheard = /bool is_unheard = false \&\& /' $views
 mutant "what comes next is told before the offer only" core/part.c 's/sync->must_tell = sync->has_agreed;/;/' $views
 mutant "whoever comes back takes any round for its own" core/standing.c 's/^\tlook_at_round\(sync, &gradients\);/;/' $views
-mutant_of_test "the next round is told before this one" core/part.c 's/if \(sync->has_agreed && !sync->offered && !sync->waiting && /if (false \&\& /' test_node_views
+mutant_of_test "the next round is told before this one" core/part.c 's/if \(sync->has_agreed && !sync->offered && !sync->waiting && /if (false \&\& /' test_node_survivors
 mutant_of_test "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' test_part_gradients
-mutant_of_test "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' test_node_views
+mutant_of_test "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' test_node_survivors
 mutant "each steps at a learning rate of its own" core/part.c 's/ACTION_STEP\)->number = furthest;/ACTION_STEP)->number = records[sync->rank].step;/'
 mutant_of_test "who brings nothing has done no steps" core/round.c 's/\.step = sync->step,/.step = sync->offer.step,/' test_part_gradients
 

@@ -14,26 +14,6 @@
 
 /* ---- Deaths ---- */
 
-/* The member dies when it has sent so many frames of rounds. */
-struct death {
-	struct lab *lab;
-	uint32_t rank;
-	size_t after, sent;
-};
-
-static bool die_after_frames(void *arg, uint32_t from, uint32_t to, const struct message *message)
-{
-	struct death *death = arg;
-	(void)to;
-	if (from != death->rank || (message->kind != MESSAGE_CHUNK && message->kind != MESSAGE_RECORD &&
-				    message->kind != MESSAGE_CONFIRM))
-		return true;
-	if (death->sent++ < death->after)
-		return true;
-	death->lab->members[from].dead = true;
-	return false;
-}
-
 /* What each member's layers were at the offer, to compare with. */
 struct memory {
 	float theta[8][LAYERS][SIZE], anchor[8][LAYERS][SIZE];
@@ -63,7 +43,7 @@ static void assert_sources_are_untouched(const struct lab *lab, const struct mem
 static bool die_once(size_t count, uint32_t rank, size_t after, size_t *fetched)
 {
 	struct lab *lab = lab_of(count);
-	struct death death = {.lab = lab, .rank = rank, .after = after};
+	struct crew_death death = {.lab = lab, .rank = rank, .after = after};
 	struct memory *memory = malloc(sizeof *memory);
 	size_t left[8], left_count = 0;
 	for (size_t n = 0; n < count; n++)
@@ -74,7 +54,7 @@ static bool die_once(size_t count, uint32_t rank, size_t after, size_t *fetched)
 	for (size_t n = 0; n < count; n++)
 		move_member(lab, n, 17 + (unsigned)n);
 	remember(lab, memory);
-	lab->filter = die_after_frames;
+	lab->filter = crew_die_after_frames;
 	lab->filter_arg = &death;
 	for (size_t n = 0; n < count; n++)
 		lab_offer(lab, n, false);
@@ -118,147 +98,6 @@ static void death_at_any_frame_leaves_sources_and_the_others_go_on(void **state)
 			assert_true(after >= 2 * (LAYERS - 1) * (count - 1)); /* each hop of both phases */
 		}
 	assert_true(fetched > 0); /* a layer that one had committed before the others */
-}
-
-/* ---- Deaths of a daemon whose worker lives ---- */
-
-/* What the next daemon finds of the last one's state; rounds, since [LAYERS]. */
-static struct node_config state_of(const struct lab *lab, size_t n, uint64_t *rounds, uint64_t *since)
-{
-	for (size_t l = 0; l < LAYERS; l++) {
-		rounds[l] = node_layer_round(lab->members[n].node, l);
-		since[l] = node_layer_since(lab->members[n].node, l);
-	}
-	return (struct node_config){.layer_rounds = rounds, .layer_since = since, .round = status_of(lab, n).round,
-				    .since = node_since(lab->members[n].node), .settings = *node_settings(lab->members[n].node)};
-}
-
-static void worker_that_outlives_its_daemon_counts_with_what_it_has_done(void **state)
-{
-	struct lab *lab = lab_of(3);
-	uint64_t rounds[LAYERS], since[LAYERS];
-	(void)state;
-	work(lab, all, 3, 1);
-	move_member(lab, 2, 5); /* and then its daemon dies */
-	const struct node_config before = state_of(lab, 2, rounds, since);
-	enter_all(lab, 2, all, 3, 2, &before);
-	work(lab, all, 3, 9);
-	assert_equal_members(lab, all, 3, 2);
-	assert_int_equal(node_record(lab->members[0].node, 0, 2)->verdict, VERDICT_ACCEPTED);
-	lab_free(lab);
-}
-
-/* The layer may have been torn by its next commit, from which theta has begun then. */
-static void theta_beside_a_torn_layer_is_not_counted(void **state)
-{
-	struct lab *lab = lab_of(3);
-	uint64_t rounds[LAYERS], since[LAYERS];
-	(void)state;
-	work(lab, all, 3, 1);
-	struct node_config before = state_of(lab, 2, rounds, since);
-	rounds[1] = LAYER_NOTHING;
-	since[1] = 0;
-	enter_all(lab, 2, all, 3, 2, &before);
-	work(lab, all, 3, 9);
-	assert_equal_members(lab, all, 3, 2);
-	for (size_t l = 0; l < LAYERS; l++) {
-		assert_int_equal(node_record(lab->members[0].node, l, 2)->verdict, VERDICT_LATE);
-		assert_memory_equal(lab->members[2].layers[l].theta, lab->members[2].layers[l].anchor, crew_sizes[l] * sizeof(float));
-	}
-	work(lab, all, 3, 17);
-	assert_int_equal(node_record(lab->members[0].node, 0, 2)->verdict, VERDICT_ACCEPTED);
-	lab_free(lab);
-}
-
-/* A daemon dies amid round 2 after so many frames and starts again; its worker has nothing back and offers again, or has some layers back
- * and offers after its next step (is_final: then for the last time). False: it has sent fewer. */
-static bool outlive_once(size_t after, bool is_final, size_t *again, size_t *void_offers)
-{
-	struct lab *lab = lab_of(3);
-	struct lab_member *member = &lab->members[2];
-	struct death death = {.lab = lab, .rank = 2, .after = after};
-	uint64_t rounds[LAYERS], since[LAYERS];
-	work(lab, all, 3, 1);
-	for (size_t n = 0; n < 3; n++)
-		move_member(lab, n, 17 + (unsigned)n);
-	lab->filter = die_after_frames;
-	lab->filter_arg = &death;
-	for (size_t n = 0; n < 3; n++)
-		lab_offer(lab, n, false);
-	lab_pass(lab, 1000000);
-	lab->filter = NULL;
-	const bool has_died = member->dead;
-	const struct node_config before = state_of(lab, 2, rounds, since);
-	if (has_died)
-		enter_all(lab, 2, all, 3, 2, &before);
-	if (has_died && before.round == 1 && rounds[0] == 2)
-		assert_int_equal(member->schedule, 1); /* the others wait for it */
-	if (before.round == 1) {
-		*again += member->published == 0;
-		*void_offers += member->published > 0;
-		if (member->published > 0)
-			move_member(lab, 2, 23);
-		const uint64_t scheduled_count = member->scheduled_count;
-		lab_offer(lab, 2, is_final);
-		lab_pass(lab, 1000000);
-		assert_true(is_final || member->scheduled_count > scheduled_count); /* what comes after that offer */
-	}
-	if (before.round == 1 && is_final) {
-		/* The last round is this one, or the next if the others had agreed upon this one. */
-		if (lab_notes(lab, 0, NOTE_FINISHED) == 0)
-			work(lab, all, 2, 33);
-		for (size_t n = 0; n < 3; n++)
-			assert_int_equal(lab_notes(lab, n, NOTE_FINISHED), 1);
-		assert_equal_members(lab, all, 3, status_of(lab, 0).round);
-	} else {
-		assert_equal_members(lab, all, 3, 2);
-		assert_int_equal(member->published, LAYERS);
-		work(lab, all, 3, 33);
-		assert_equal_members(lab, all, 3, 3);
-		assert_int_equal(node_record(lab->members[0].node, 0, 2)->verdict, VERDICT_ACCEPTED);
-	}
-	lab_free(lab);
-	return has_died;
-}
-
-static void daemon_that_dies_at_any_frame_goes_on_with_its_worker(void **state)
-{
-	size_t again = 0, void_offers = 0, after = 0;
-	(void)state;
-	while (outlive_once(after, false, &again, &void_offers))
-		after++;
-	assert_true(again > 0);
-	assert_true(void_offers > 0);
-}
-
-/* Its run had ended, but that was of others than those who are there. */
-static void offer_before_a_view_begins_counts_though_the_run_had_ended(void **state)
-{
-	struct lab *lab = lab_of(3);
-	uint64_t rounds[LAYERS] = {0}, since[LAYERS] = {0};
-	(void)state;
-	work(lab, all, 3, 1);
-	struct node_config before = state_of(lab, 2, rounds, since);
-	memset(rounds, 0, sizeof rounds);
-	memset(since, 0, sizeof since);
-	before.round = before.since = 0;
-	before.finished = true;
-	lab_enter(lab, 2, 2, all, 3, &before);
-	lab_offer(lab, 2, false);
-	lab_enter(lab, 0, 2, all, 3, NULL);
-	lab_enter(lab, 1, 2, all, 3, NULL);
-	work(lab, all, 2, 9);
-	assert_equal_members(lab, all, 3, 2);
-	lab_free(lab);
-}
-
-static void last_offer_is_heard_whenever_a_daemon_has_died(void **state)
-{
-	size_t again = 0, void_offers = 0, after = 0;
-	(void)state;
-	while (outlive_once(after, true, &again, &void_offers))
-		after++;
-	assert_true(void_offers > 0);
 }
 
 /* ---- Meeting ---- */
@@ -488,7 +327,7 @@ static void members_that_lack_what_nobody_has_wait_for_who_does(void **state)
 
 static bool die_after_heals(void *arg, uint32_t from, uint32_t to, const struct message *message)
 {
-	struct death *death = arg;
+	struct crew_death *death = arg;
 	(void)to;
 	if (from != death->rank || (message->kind != MESSAGE_STANDING && message->kind != MESSAGE_HOLDING &&
 				    message->kind != MESSAGE_CHUNK))
@@ -503,7 +342,7 @@ static bool die_after_heals(void *arg, uint32_t from, uint32_t to, const struct 
 static bool die_at_the_begin(uint32_t rank, size_t after)
 {
 	struct lab *lab = lab_that_lost(4, 3);
-	struct death death = {.lab = lab, .rank = rank, .after = after};
+	struct crew_death death = {.lab = lab, .rank = rank, .after = after};
 	const struct node_config before = joiner();
 	size_t left[4], left_count = 0;
 	for (size_t n = 0; n < 4; n++)
@@ -582,11 +421,6 @@ int main(void)
 		cmocka_unit_test(lone_survivor_steps_by_its_own_pseudo_gradient),
 		cmocka_unit_test(death_at_any_frame_of_a_heal_is_another_view),
 		cmocka_unit_test(death_at_any_frame_leaves_sources_and_the_others_go_on),
-		cmocka_unit_test(worker_that_outlives_its_daemon_counts_with_what_it_has_done),
-		cmocka_unit_test(theta_beside_a_torn_layer_is_not_counted),
-		cmocka_unit_test(daemon_that_dies_at_any_frame_goes_on_with_its_worker),
-		cmocka_unit_test(offer_before_a_view_begins_counts_though_the_run_had_ended),
-		cmocka_unit_test(last_offer_is_heard_whenever_a_daemon_has_died),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
