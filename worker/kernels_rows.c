@@ -7,14 +7,23 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 16 };
+enum {
+	LANES = 16,
+	WIDTH = 8, /* of a vector: what AVX2 has in a register; wider ones would be compared element by element there */
+	PARTS = LANES / WIDTH
+};
 
-typedef float lanes __attribute__((vector_size(4 * LANES)));
-typedef int32_t masks __attribute__((vector_size(4 * LANES)));
-typedef float lanes_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float vector __attribute__((vector_size(4 * WIDTH)));
+typedef int32_t masks __attribute__((vector_size(4 * WIDTH)));
+typedef float vector_anywhere __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+
+/* One partial result per lane. */
+struct lanes {
+	vector part[PARTS];
+};
 
 #if defined(__x86_64__) && !defined(EDIT_NARROW)
-#define CLONED __attribute__((target_clones("avx512f", "avx2", "default")))
+#define CLONED __attribute__((target_clones("avx2", "default")))
 #else
 #define CLONED
 #endif
@@ -23,20 +32,20 @@ typedef float lanes_anywhere __attribute__((vector_size(4 * LANES), aligned(4), 
 /* Vectors are handed over by pointer: by value they would tie the functions to one instruction set. */
 
 /* The first count elements of p, the others are rest. */
-INLINE void load(lanes *ret_x, const float *p, size_t count, float rest)
+INLINE void load(vector *ret_x, const float *p, size_t count, float rest)
 {
-	if (count >= LANES) {
-		*ret_x = *(const lanes_anywhere *)p;
+	if (count >= WIDTH) {
+		*ret_x = *(const vector_anywhere *)p;
 	} else {
-		*ret_x = (lanes){0} + rest;
+		*ret_x = (vector){0} + rest;
 		memcpy(ret_x, p, count * sizeof(float));
 	}
 }
 
-INLINE void store(float *p, const lanes *x, size_t count)
+INLINE void store(float *p, const vector *x, size_t count)
 {
-	if (count >= LANES)
-		*(lanes_anywhere *)p = *x;
+	if (count >= WIDTH)
+		*(vector_anywhere *)p = *x;
 	else
 		memcpy(p, x, count * sizeof(float));
 }
@@ -45,10 +54,10 @@ INLINE void store(float *p, const lanes *x, size_t count)
 #define REPLACE(x, condition, yes)                                                                                     \
 	do {                                                                                                           \
 		masks where = (condition);                                                                             \
-		x = (lanes)((where & (masks)((lanes){0} + (yes))) | (~where & (masks)x));                              \
+		x = (vector)((where & (masks)((vector){0} + (yes))) | (~where & (masks)x));                            \
 	} while (0)
 
-INLINE float fold_sum(const lanes *x)
+INLINE float fold_sum(const struct lanes *x)
 {
 	float part[LANES];
 	memcpy(part, x, sizeof part);
@@ -58,60 +67,82 @@ INLINE float fold_sum(const lanes *x)
 	return part[0];
 }
 
-INLINE float fold_max(const lanes *x)
+INLINE float fold_max(const vector *x)
 {
-	float part[LANES];
+	float part[WIDTH];
 	memcpy(part, x, sizeof part);
-	for (unsigned width = LANES / 2; width > 0; width /= 2)
-		for (unsigned i = 0; i < width; i++)
-			part[i] = part[i + width] > part[i] ? part[i + width] : part[i];
+	for (unsigned i = 1; i < WIDTH; i++)
+		part[0] = part[i] > part[0] ? part[i] : part[0];
 	return part[0];
 }
 
 /* In place e^x = 2^n e^r with |r| <= ln(2)/2. Adding 1.5 x 2^23 rounds x / ln(2) to n and leaves n in the low bits;
  * e^r by a polynomial of degree 6 (minimax, from the Cephes library: relative error below 2e-8 before rounding). */
-INLINE void lanes_exp(lanes *in_out)
+INLINE void vector_exp(vector *in_out)
 {
-	lanes x = *in_out;
+	vector x = *in_out;
 	REPLACE(x, x > 88.3f, 88.3f);
 	REPLACE(x, x < -87.3f, -87.3f);
-	lanes shifted = x * 1.44269504f + 12582912.0f;
-	lanes n = shifted - 12582912.0f;
-	lanes r = x - n * 0.693359375f; /* ln(2) in two parts, the first with few bits: n times it is exact */
+	vector shifted = x * 1.44269504f + 12582912.0f;
+	vector n = shifted - 12582912.0f;
+	vector r = x - n * 0.693359375f; /* ln(2) in two parts, the first with few bits: n times it is exact */
 	r = r + n * 2.12194440e-4f;
-	lanes p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+	vector p = r * 1.9875691500e-4f + 1.3981999507e-3f;
 	p = p * r + 8.3334519073e-3f;
 	p = p * r + 4.1665795894e-2f;
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r + 1.0f;
 	masks power = ((masks)shifted << 23) + 0x3f800000;
-	*in_out = p * (lanes)power;
+	*in_out = p * (vector)power;
 }
 
+/* The largest; several are looked for side by side, because one comparison has to wait for the one before. */
 INLINE float row_max(const float *x, size_t count)
 {
-	lanes max = (lanes){0} - INFINITY, part;
-	for (size_t i = 0; i < count; i += LANES) {
-		load(&part, x + i, count - i, -INFINITY);
-		REPLACE(max, part > max, part);
+	struct lanes max;
+	vector part;
+	for (size_t k = 0; k < PARTS; k++)
+		max.part[k] = (vector){0} - INFINITY;
+	size_t i = 0;
+	for (; i + LANES <= count; i += LANES) {
+		for (size_t k = 0; k < PARTS; k++) {
+			load(&part, x + i + k * WIDTH, WIDTH, 0);
+			REPLACE(max.part[k], part > max.part[k], part);
+		}
 	}
-	return fold_max(&max);
+	for (; i < count; i += WIDTH) {
+		load(&part, x + i, count - i, -INFINITY);
+		REPLACE(max.part[0], part > max.part[0], part);
+	}
+	for (size_t k = 1; k < PARTS; k++)
+		REPLACE(max.part[0], max.part[k] > max.part[0], max.part[k]);
+	return fold_max(&max.part[0]);
+}
+
+/* One vector's part of row_exp_shifted. */
+INLINE void exp_shifted(float *x, float shift, size_t count, vector *sum)
+{
+	vector e;
+	load(&e, x, count, 0);
+	e -= shift;
+	vector_exp(&e);
+	store(x, &e, count);
+	if (count < WIDTH)
+		load(&e, x, count, 0);
+	*sum += e;
 }
 
 /* x[i] = exp(x[i] - shift); returns the sum. */
 INLINE float row_exp_shifted(float *x, float shift, size_t count)
 {
-	lanes sum = {0}, e;
-	for (size_t i = 0; i < count; i += LANES) {
-		load(&e, x + i, count - i, 0);
-		e -= shift;
-		lanes_exp(&e);
-		store(x + i, &e, count - i);
-		if (count - i < LANES)
-			load(&e, x + i, count - i, 0);
-		sum += e;
-	}
+	struct lanes sum = {0};
+	size_t i = 0;
+	for (; i + LANES <= count; i += LANES)
+		for (size_t k = 0; k < PARTS; k++)
+			exp_shifted(x + i + k * WIDTH, shift, WIDTH, &sum.part[k]);
+	for (size_t k = 0; i < count; i += WIDTH, k++)
+		exp_shifted(x + i, shift, count - i, &sum.part[k]);
 	return fold_sum(&sum);
 }
 
@@ -123,11 +154,20 @@ void row_exp(float *x, size_t count) { exp_of(x, count); }
 
 INLINE float dot_inline(const float *x, const float *y, size_t count)
 {
-	lanes sum = {0}, a, b;
-	for (size_t i = 0; i < count; i += LANES) {
+	struct lanes sum = {0};
+	vector a, b;
+	size_t i = 0;
+	for (; i + LANES <= count; i += LANES) {
+		for (size_t k = 0; k < PARTS; k++) {
+			load(&a, x + i + k * WIDTH, WIDTH, 0);
+			load(&b, y + i + k * WIDTH, WIDTH, 0);
+			sum.part[k] += a * b;
+		}
+	}
+	for (size_t k = 0; i < count; i += WIDTH, k++) {
 		load(&a, x + i, count - i, 0);
 		load(&b, y + i, count - i, 0);
-		sum += a * b;
+		sum.part[k] += a * b;
 	}
 	return fold_sum(&sum);
 }
@@ -242,12 +282,13 @@ void rms_norm_again(float *y, const float *rstd, const float *x, const float *w,
 INLINE void rms_norm_backward_row(float *restrict dx, float *restrict dw, const float *restrict dy,
 				  const float *restrict x, const float *restrict w, float rstd, size_t width)
 {
-	lanes sum = {0}, a, b, c;
-	for (size_t i = 0; i < width; i += LANES) {
+	struct lanes sum = {0};
+	vector a, b, c;
+	for (size_t i = 0; i < width; i += WIDTH) {
 		load(&a, dy + i, width - i, 0);
 		load(&b, w + i, width - i, 0);
 		load(&c, x + i, width - i, 0);
-		sum += a * b * c;
+		sum.part[i / WIDTH % PARTS] += a * b * c;
 	}
 	float along = fold_sum(&sum) * rstd * rstd * rstd / (float)width;
 	for (size_t i = 0; i < width; i++) {
@@ -270,21 +311,21 @@ void rms_norm_backward(float *dx, float *dw, const float *dy, const float *rstd,
 
 /* ---- SwiGLU: silu(a) b = a s b with s = 1 / (1 + e^-a) ---- */
 
-INLINE void lanes_sigmoid(lanes *ret_s, const lanes *a)
+INLINE void vector_sigmoid(vector *ret_s, const vector *a)
 {
-	lanes e = -*a;
-	lanes_exp(&e);
+	vector e = -*a;
+	vector_exp(&e);
 	*ret_s = 1.0f / (1.0f + e);
 }
 
 CLONED static void swiglu_rows(float *h, const float *gate_up, size_t rows, size_t width)
 {
-	lanes a, b, s;
+	vector a, b, s;
 	for (size_t r = 0; r < rows; r++, h += width, gate_up += 2 * width) {
-		for (size_t i = 0; i < width; i += LANES) {
+		for (size_t i = 0; i < width; i += WIDTH) {
 			load(&a, gate_up + i, width - i, 0);
 			load(&b, gate_up + width + i, width - i, 0);
-			lanes_sigmoid(&s, &a);
+			vector_sigmoid(&s, &a);
 			b *= a * s;
 			store(h + i, &b, width - i);
 		}
@@ -298,15 +339,15 @@ void swiglu(float *h, const float *gate_up, size_t rows, size_t width)
 /* da = dh b s (1 + a (1 - s)), db = dh a s */
 CLONED static void swiglu_rows_backward(float *h, float *gate_up, size_t rows, size_t width)
 {
-	lanes a, b, s, dh;
+	vector a, b, s, dh;
 	for (size_t r = 0; r < rows; r++, h += width, gate_up += 2 * width) {
-		for (size_t i = 0; i < width; i += LANES) {
+		for (size_t i = 0; i < width; i += WIDTH) {
 			load(&a, gate_up + i, width - i, 0);
 			load(&b, gate_up + width + i, width - i, 0);
 			load(&dh, h + i, width - i, 0);
-			lanes_sigmoid(&s, &a);
-			lanes silu = a * s, forward = silu * b;
-			lanes da = dh * b * (s + silu * (1.0f - s)), db = dh * silu;
+			vector_sigmoid(&s, &a);
+			vector silu = a * s, forward = silu * b;
+			vector da = dh * b * (s + silu * (1.0f - s)), db = dh * silu;
 			store(h + i, &forward, width - i);
 			store(gate_up + i, &da, width - i);
 			store(gate_up + width + i, &db, width - i);
