@@ -20,7 +20,7 @@ static struct sync_config sync_config_of(const struct node_config *config)
 	return (struct sync_config){.rank = config->rank, .count = config->member_count, .layers = config->layers,
 				    .layer_count = (uint32_t)config->layer_count, .round = config->round,
 				    .view = node_view_number(config), .since = config->since,
-				    .layer_rounds = config->layer_rounds, .layer_since = config->layer_since, .is_outdated = config->is_outdated,
+				    .layer_rounds = config->layer_rounds, .layer_since = config->layer_since, .layer_rolled_back = config->layer_rolled_back, .is_outdated = config->is_outdated,
 				    .finished = config->finished, .is_stale = config->is_stale, .step = config->step,
 				    .detectors = config->detectors, .settings = &config->settings,
 				    .column = config->column, .shards = node_shards(config),

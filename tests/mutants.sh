@@ -174,6 +174,7 @@ mutant_of_test "the next round is told before this one" core/part.c 's/if \(sync
 mutant_of_test "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' test_part_gradients
 mutant_of_test "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' test_node_survivors
 mutant "each steps at a learning rate of its own" core/part.c 's/ACTION_STEP\)->number = furthest;/ACTION_STEP)->number = records[sync->rank].step;/'
+mutant_of_test "a round that was rolled back is forgotten" core/sync.c 's/layer->is_rolled_back = config->/layer->is_rolled_back = false \&\& config->/' test_node_survivors
 mutant_of_test "who brings nothing has done no steps" core/round.c 's/\.step = sync->step,/.step = sync->offer.step,/' test_part_gradients
 
 # ---- Collectives, which the simulator's workers have no use for ----
