@@ -261,14 +261,24 @@ def flip_bit_of_anchor(node):
     return layer["name"]
 
 
-def test_one_flipped_bit_of_an_anchor_makes_hash_exit_5_on_every_member(ring):
-    r = training(ring, 3)
-    r.check_hashes()
+def flip_while_paused(r):
     r.nodes[0].ctl("pause", "--wait", "--timeout", 10 * SLOW)
     for node in r.nodes:
         node.wait_for("phase", "paused")
     name = flip_bit_of_anchor(r.nodes[1])
     r.nodes[0].ctl("resume")
+    return name
+
+
+def test_flipped_bit_of_an_anchor_is_healed_and_one_that_follows_soon_makes_hash_exit_5_on_every_member(ring):
+    r = training(ring, 3)
+    r.check_hashes()
+    flip_while_paused(r)
+    wait_until(lambda: r.nodes[1].status()["layers_fetched"] == 1, 15, r.nodes[1].log)
+    for node in r.nodes:
+        wait_until(lambda n=node: n.ctl("hash", status=None)["equal"], 10, node.log)
+        assert node.status()["degraded"] == ""
+    name = flip_while_paused(r)  # within half a minute: healing it would not cure what does that
     for node in r.nodes:
         wait_until(lambda n=node: not n.ctl("hash", status=None)["equal"], 10, node.log)
         answer = node.ctl("hash", status=5)
