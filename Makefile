@@ -59,8 +59,8 @@ TESTS  := test_vec test_penalty test_outer test_ring test_link test_view test_co
           test_changes test_lock test_history test_state test_consent test_restore \
           test_checkpoint test_checkpoint_death test_votefile test_ctl test_ctl_render test_ctl_view
 # What several tests share: linked into each that uses it.
-HELPERS := near assembly convene lab crew tiny scratch traced company worker_end worker_drive fuzz/target fuzz/target_files reference_edit reference_llama \
-           owned_model owned_run vec_narrow kernels_narrow outer_narrow
+HELPERS := near assembly convene lab crew tiny scratch traced loopback company page codecs worker_end worker_drive fuzz/target fuzz/target_files \
+           reference_edit reference_llama owned_model owned_run vec_narrow kernels_narrow outer_narrow
 # Programs that the tests of whole systems start.
 PROBES := probe_worker probe_frames
 # Tests that are programs as they stand: tests/NAME; BUILD tells them where the binaries are.

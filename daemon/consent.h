@@ -7,7 +7,7 @@
  * of it hold. At stage k, with both neighbours' lists of stage k or later, the intersection is that of stage k + 1. Lists only become
  * shorter, so a later stage in place of an earlier one does no harm. After as many stages as the member list is long everybody has
  * everybody's answer, and takes the entry with the highest round. A member whose memory is intact, or that begins anew, has one thing to
- * offer and says so as a last word, with the last stage. A list that becomes empty ends it for now: its member says whose list did that,
+ * offer and says so as a last word, with the last stage. A list that becomes empty ends it: its member says whose list did that,
  * which is not taken for an answer but passed on as the cause, and all begin again. */
 
 #include "core/event.h"

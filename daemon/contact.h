@@ -25,7 +25,7 @@ struct contacts {
 	struct contact list[CONTACT_COUNT_MAX];
 };
 
-/* The contact to a seat, by name and address: one that is open, or a new one, maybe without a socket for now. Valid until the
+/* The contact to a seat, by name and address: one that is open, or a new one, maybe without a socket. Valid until the
  * next call. */
 struct contact *contacts_reach(struct contacts *contacts, const struct seat *to, uint64_t now_us);
 /* The open contact of this number (of its dealer); NULL: it is none any more. */

@@ -21,7 +21,7 @@ struct dealer_self {
 
 struct dealer {
 	void *context;
-	void *socket;                  /* NULL: cannot be made for now, is tried again */
+	void *socket;                  /* NULL: could not be made; dealer_step tries again */
 	char name[SEAT_NAME_BYTES], address[SEAT_ADDRESS_BYTES];
 	char id[DEALER_ID_MAX + 1];    /* routing id */
 	uint64_t number;               /* of this dealer, from 1 */

@@ -6,37 +6,23 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 #include <zmq.h>
 
 #include "tests/company.h"
+#include "tests/loopback.h"
 
 const char *const company_names[NODES] = {"a", "b", "c", "d", "new"};
-char company_addresses[NODES][64];
+char company_addresses[NODES][LOOPBACK_BYTES];
 struct transport *company_nodes[NODES];
 
 int company_gather(void **state)
 {
 	(void)state;
-	int sockets[NODES];
-	for (size_t i = 0; i < NODES; i++) {
-		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		socklen_t bytes = sizeof address;
-		sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
-		if (bind(sockets[i], (struct sockaddr *)&address, bytes) != 0 ||
-		    getsockname(sockets[i], (struct sockaddr *)&address, &bytes) != 0)
-			return -1;
-		snprintf(company_addresses[i], sizeof company_addresses[i], "tcp://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
-	}
-	for (size_t i = 0; i < NODES; i++)
-		close(sockets[i]);
-	return 0;
+	return loopback_find(company_addresses, NODES);
 }
 
 struct keyring company_keyrings[NODES];

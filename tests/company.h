@@ -5,12 +5,13 @@
  * Include cmocka.h before. */
 
 #include "daemon/transport.h"
+#include "tests/loopback.h"
 
 /* A to D are members of some view, NEW of none. */
 enum { A, B, C, D, NEW, NODES, PATIENCE_MS = 10000, BUDGET = 32, INCARNATION = 100 };
 
 extern const char *const company_names[NODES];
-extern char company_addresses[NODES][64]; /* of this host, free when they were looked for */
+extern char company_addresses[NODES][LOOPBACK_BYTES]; /* of this host, free when they were looked for */
 extern struct keyring company_keyrings[NODES]; /* empty: frames are not encrypted */
 extern struct transport *company_nodes[NODES]; /* NULL: not open */
 

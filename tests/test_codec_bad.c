@@ -14,26 +14,10 @@
 #include "core/layer.h"
 #include "proto/codec.h"
 #include "proto/peer.pb-c.h"
+#include "tests/codecs.h"
 
-static struct codec *codec, *other;
 static unsigned char frame[CODEC_FRAME_MAX + 1];
 static float payload[CODEC_PAYLOAD_MAX / sizeof(float) + 1];
-
-static int codecs_make(void **state)
-{
-	(void)state;
-	codec = codec_init(aligned_alloc(16, codec_size()));
-	other = codec_init(aligned_alloc(16, codec_size()));
-	return codec && other ? 0 : -1;
-}
-
-static int codecs_free(void **state)
-{
-	(void)state;
-	free(codec);
-	free(other);
-	return 0;
-}
 
 /* ---- Good messages to begin with ---- */
 

@@ -12,28 +12,12 @@
 #include "core/decree.h"
 #include "proto/codec.h"
 #include "proto/peer.pb-c.h"
+#include "tests/codecs.h"
 
-static struct codec *codec, *other;
 static unsigned char frame[CODEC_FRAME_MAX];
 static struct seat seats[MEMBER_COUNT_MAX];
 static char sender[SEAT_NAME_BYTES] = "node-a", receiver[SEAT_NAME_BYTES] = "node-b", relay[SEAT_NAME_BYTES] = "node-c";
 static char address[SEAT_ADDRESS_BYTES] = "tcp://10.0.0.1:4711";
-
-static int codecs_make(void **state)
-{
-	(void)state;
-	codec = codec_init(aligned_alloc(16, codec_size()));
-	other = codec_init(aligned_alloc(16, codec_size()));
-	return codec && other ? 0 : -1;
-}
-
-static int codecs_free(void **state)
-{
-	(void)state;
-	free(codec);
-	free(other);
-	return 0;
-}
 
 /* ---- What is written reads back ---- */
 

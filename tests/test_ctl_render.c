@@ -11,6 +11,7 @@
 
 #include "ctl/json.h"
 #include "ctl/render.h"
+#include "tests/page.h"
 #include "ctl/table.h"
 #include "ctl/unit.h"
 
@@ -251,27 +252,6 @@ static void status_names_what_is_exchanged(void **state)
 	assert_int_equal(strspn(line + strlen("exchange"), " "), strcspn(line + strlen("exchange"), "g"));
 	assert_non_null(strstr(line, " gradients\n"));
 	free(text);
-}
-
-/* What is written to a stream: begin, then the text, the caller's to free. */
-struct page {
-	char *text;
-	size_t size_bytes;
-	FILE *out;
-};
-
-static FILE *page_begin(struct page *page)
-{
-	page->out = open_memstream(&page->text, &page->size_bytes);
-	assert_non_null(page->out);
-	return page->out;
-}
-
-static void page_is(struct page *page, const char *expected)
-{
-	fclose(page->out);
-	assert_string_equal(page->text, expected);
-	free(page->text);
 }
 
 static void status_tells_the_place_in_a_mesh_and_what_to_do(void **state)

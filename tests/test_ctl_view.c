@@ -9,27 +9,7 @@
 #include <cmocka.h>
 
 #include "ctl/render.h"
-
-/* What is written to a stream: begin, then the text, the caller's to free. */
-struct page {
-	char *text;
-	size_t size_bytes;
-	FILE *out;
-};
-
-static FILE *page_begin(struct page *page)
-{
-	page->out = open_memstream(&page->text, &page->size_bytes);
-	assert_non_null(page->out);
-	return page->out;
-}
-
-static void page_is(struct page *page, const char *expected)
-{
-	fclose(page->out);
-	assert_string_equal(page->text, expected);
-	free(page->text);
-}
+#include "tests/page.h"
 
 struct sitting {
 	Edit__Control__View view;

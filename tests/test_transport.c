@@ -19,30 +19,19 @@
 
 #include "daemon/transport.h"
 #include "proto/codec.h"
+#include "tests/loopback.h"
 
 enum { A, B, C, D, MEMBERS, OTHER = MEMBERS, ADDRESSES, PATIENCE_MS = 10000, BUDGET = 32 };
 
 /* a b
  * c d; [OTHER]: where b listens for its row. */
 static const char *const names[MEMBERS] = {"a", "b", "c", "d"};
-static char addresses[ADDRESSES][64];
+static char addresses[ADDRESSES][LOOPBACK_BYTES];
 
 static int find_addresses(void **state)
 {
 	(void)state;
-	int sockets[ADDRESSES];
-	for (size_t i = 0; i < ADDRESSES; i++) {
-		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		socklen_t bytes = sizeof address;
-		sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
-		if (bind(sockets[i], (struct sockaddr *)&address, bytes) != 0 ||
-		    getsockname(sockets[i], (struct sockaddr *)&address, &bytes) != 0)
-			return -1;
-		snprintf(addresses[i], sizeof addresses[i], "tcp://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
-	}
-	for (size_t i = 0; i < ADDRESSES; i++)
-		close(sockets[i]);
-	return 0;
+	return loopback_find(addresses, ADDRESSES);
 }
 
 /* ---- Keys ---- */
