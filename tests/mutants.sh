@@ -164,6 +164,7 @@ mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_wh
 # ---- Workers that outlive their daemon ----
 mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_survivors
 mutant "a gradient that comes too late stays" core/part.c 's/if \(sync->refuses \|\| is_done\)/if (sync->refuses)/' $views
+mutant_of_test "a gradient that comes after its round stays" core/part.c 's/sync->refuses \|= part_holds_gradients\(sync\);/;/' test_part_gradients
 mutant "gradients wait for a round of parameters" core/part.c \
 	's/if \(sync->waiting && sync->waiting_offer\.gradients && !is_of_gradients\(sync\)\)/if (false)/' $views
 mutant "theta is brought to a round of gradients" core/part.c 's/bool is_unlike = is_of/bool is_unlike = sync->lost \&\& is_of/' $views
