@@ -91,6 +91,8 @@ double node_weight(const struct node *node, size_t layer_index, uint32_t rank);
 /* Hash of a layer as confirmed by a member: *ret_round is the round it belongs to (0: none). The two latest are kept: back = 0
  * or 1. */
 uint64_t node_hash(const struct node *node, size_t layer_index, uint32_t rank, unsigned back, uint64_t *ret_round);
+/* Whether the last round of a layer changed nothing, because nobody was accepted: to be kept beside the layer, too. */
+bool node_layer_is_rolled_back(const struct node *node, size_t layer_index);
 /* Own detectors [layer_count], as of the last commit of each layer. */
 const struct detector *node_detector(const struct node *node, size_t layer_index);
 /* The view in which the newest round that this member holds as a whole was committed, to be kept beside the state (struct node_config);

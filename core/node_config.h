@@ -29,6 +29,7 @@ struct node_config {
 	const uint64_t *layer_rounds;   /* [layer_count] of each layer's anchor and momentum, LAYER_NOTHING: nothing or damaged; NULL: all
 					 * hold `round`. Only without a mesh */
 	const uint64_t *layer_since;    /* [layer_count] node_layer_since of each; NULL: all are of `since` */
+	const bool *layer_rolled_back;  /* [layer_count] whether that round left it as it was (node_layer_is_rolled_back); NULL: none did */
 	bool is_outdated;               /* the worker waits for theta: it is given the anchor of every layer before its first step */
 	uint64_t step;                  /* of the worker, as struct offer tells it; 0: it has none yet */
 	bool finished;                  /* the run had ended before this start */

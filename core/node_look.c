@@ -192,6 +192,12 @@ bool node_is_aligning(const struct node *node)
 	return node->sync.aligns;
 }
 
+bool node_layer_is_rolled_back(const struct node *node, size_t layer_index)
+{
+	CHECK(layer_index < node->sync.layer_count);
+	return node->sync.state[layer_index].is_rolled_back;
+}
+
 const struct detector *node_detector(const struct node *node, size_t layer_index)
 {
 	CHECK(layer_index < node->sync.layer_count);

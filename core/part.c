@@ -508,6 +508,8 @@ void part_end(struct sync *sync, uint64_t now_us, struct actions *actions)
 		sync->corrects = sync->behind;
 		sync->part_us = sync->behind ? sync->offer_us : now_us;
 	}
+	/* Where layers were done in an earlier view, the last may be before the worker has handed over all gradients of its step. */
+	sync->refuses |= part_holds_gradients(sync);
 	sync->amid_gradients = false;
 	sync->offered = sync->joins = sync->late = sync->gradients = sync->behind = sync->resets = false;
 	sync->aligns = sync->next_aligns;

@@ -441,6 +441,7 @@ void sync_init(struct sync *sync, void *block, const struct sync_config *config,
 		layer->is_nothing = layer->round == LAYER_NOTHING;
 		if (layer->is_nothing)
 			layer->round = 0;
+		layer->is_rolled_back = config->layer_rolled_back != NULL && config->layer_rolled_back[i];
 		sync->lost |= layer->is_nothing; /* theta may have begun from what was there */
 		layer->since = layer->is_nothing ? 0 : config->layer_since == NULL ? config->since : config->layer_since[i];
 		layer->phase = config->is_outdated ? LAYER_OFFERED : LAYER_WORKER;

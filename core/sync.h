@@ -84,6 +84,7 @@ struct sync_config {
 	uint32_t layer_count;
 	uint64_t view, since, round;
 	const uint64_t *layer_rounds, *layer_since; /* [layer_count] or NULL */
+	const bool *layer_rolled_back; /* [layer_count] or NULL */
 	bool is_outdated;           /* the worker waits for theta */
 	bool finished;              /* the run had ended before */
 	uint64_t step;              /* of the worker, as struct offer tells it */

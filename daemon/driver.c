@@ -354,6 +354,7 @@ static void settle(struct driver *driver)
 		uint64_t hash = state_commit_layer(&driver->run->state, layer_index,
 						   node_layer_round(driver->node, layer_index),
 						   node_layer_since(driver->node, layer_index),
+						   node_layer_is_rolled_back(driver->node, layer_index),
 						   node_detector(driver->node, layer_index));
 		struct event event = {.kind = EVENT_HASHED, .now_us = driver->now_us};
 		event.hashed.layer_index = (uint32_t)layer_index;

@@ -103,12 +103,13 @@ static struct driver_node *add_node(struct driver *driver, const struct node_con
 }
 
 /* What is here of each layer: LAYER_NOTHING, or of which round it is, and the view in which that was committed. */
-static void look_at_layers(const struct state *state, uint64_t *rounds, uint64_t *since, struct detector *detectors)
+static void look_at_layers(const struct state *state, uint64_t *rounds, uint64_t *since, bool *rolled_back, struct detector *detectors)
 {
 	for (size_t i = 0; i < state->layer_count; i++) {
 		bool is_here = !state->places[i].is_damaged;
 		rounds[i] = is_here ? state->layers[i].ended_round : LAYER_NOTHING;
 		since[i] = is_here ? state->layers[i].since : 0;
+		rolled_back[i] = is_here && state->layers[i].is_rolled_back == 1;
 		detectors[i] = is_here ? state->layers[i].detector : (struct detector){0};
 	}
 }
@@ -132,22 +133,25 @@ int driver_start(struct driver *driver, uint64_t now_us, struct line *why)
 	size_t count = state->layer_count;
 	uint64_t restarts = driver->record.worker_restarts;
 	uint64_t *rounds = calloc(2 * count, sizeof *rounds); /* and views */
+	bool *rolled_back = calloc(count, sizeof *rolled_back);
 	struct detector *detectors = calloc(count, sizeof *detectors);
 	driver->hash_queue = calloc(count, sizeof *driver->hash_queue);
 	driver->handed = calloc(count, sizeof *driver->handed);
-	bool has_memory = rounds && detectors && driver->hash_queue && driver->handed &&
+	bool has_memory = rounds && rolled_back && detectors && driver->hash_queue && driver->handed &&
 			  history_open(&driver->history, driver->config->replicas, count);
 	/* Members that begin together, or a mesh: all layers are of one round. */
 	bool is_first = driver->config->view == VIEW_FIRST && !driver->run->is_member;
 	struct node_config config = node_config_of(driver, is_first ? NULL : rounds, detectors);
 	if (has_memory) {
-		look_at_layers(state, rounds, rounds + count, detectors);
+		look_at_layers(state, rounds, rounds + count, rolled_back, detectors);
+		config.layer_rolled_back = rolled_back;
 		config.layer_since = is_first ? NULL : rounds + count;
 	}
 	struct driver_node *own = has_memory ? add_node(driver, &config) : NULL;
 	if (own)
 		driver->node = node_init(own->block, &config);
 	free(rounds);
+	free(rolled_back);
 	free(detectors);
 	if (!own) {
 		driver_close(driver);

@@ -83,7 +83,7 @@ int state_begin(struct state *state, const char *path, const struct state_run *r
 		state->places[i].is_damaged = !has_layers;
 		if (!has_layers)
 			continue;
-		state_commit_layer(state, i, run->round, run->since, &detector);
+		state_commit_layer(state, i, run->round, run->since, false, &detector);
 	}
 	state_commit_run(state, run);
 	return mapping_rename(path, why);
@@ -190,7 +190,8 @@ void state_close(struct state *state)
 	*state = (struct state){.mapping.fd = -1};
 }
 
-uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, const struct detector *detector)
+uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, bool is_rolled_back,
+			    const struct detector *detector)
 {
 	CHECK(layer_index < state->layer_count);
 	struct state_layer *layer = &state->layers[layer_index];
@@ -198,6 +199,7 @@ uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t ro
 	layer->detector = *detector;
 	layer->hash = state_hash_layer(state, layer_index);
 	layer->since = since;
+	layer->is_rolled_back = is_rolled_back;
 	state->places[layer_index].is_damaged = false;
 	layer->ended_round = round;
 	layer->entry_hash = entry_hash(layer);

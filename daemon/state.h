@@ -17,7 +17,7 @@
 
 #define STATE_MAGIC UINT64_C(0x3154535449444545) /* "EEDITST1" read as a little-endian number */
 
-enum { STATE_VERSION = 3 };
+enum { STATE_VERSION = 4 };
 
 /* What belongs to the run as a whole, written when a round is complete. */
 struct state_run {
@@ -36,6 +36,7 @@ struct state_layer {
 	struct detector detector;
 	uint64_t hash;        /* XXH3 of anchor, then momentum */
 	uint64_t since;       /* the view in which that round was committed */
+	uint64_t is_rolled_back; /* 1: that round changed nothing, because nobody was accepted */
 	uint64_t ended_round;
 	uint64_t entry_hash;  /* XXH3 of the fields before it */
 };
@@ -96,7 +97,8 @@ uint64_t state_anchor_hash(const struct state *state);
 void state_close(struct state *state);
 
 /* A layer has committed, in view `since`, or has been fetched: writes its entry. Returns the hash. */
-uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, const struct detector *detector);
+uint64_t state_commit_layer(struct state *state, size_t layer_index, uint64_t round, uint64_t since, bool is_rolled_back,
+			    const struct detector *detector);
 
 /* A round is complete on all layers, or counters have changed. */
 void state_commit_run(struct state *state, const struct state_run *run);

@@ -44,7 +44,7 @@ static struct ballot_change *find(struct ballot *ballot, uint64_t id)
 	return NULL;
 }
 
-bool ballot_propose(struct ballot *ballot, const struct change *change, const struct actions *actions, uint64_t *ret_id)
+bool ballot_propose(struct ballot *ballot, uint32_t rank, const struct change *change, const struct actions *actions, uint64_t *ret_id)
 {
 	uint64_t id = 0;
 	unsigned answers = 0;
@@ -68,6 +68,7 @@ bool ballot_propose(struct ballot *ballot, const struct change *change, const st
 	CHECK(ballot->change_count < BALLOT_CHANGE_MAX);
 	struct ballot_change *entry = &ballot->changes[ballot->change_count++];
 	*entry = (struct ballot_change){.id = id, .at_round = change->at_round, .kind = change->kind,
+					.ends = ballot->members[rank].pause_round,
 					.taken = calloc(ballot->peers, sizeof(bool)),
 					.dropped = calloc(ballot->peers, sizeof(bool))};
 	CHECK(entry->taken != NULL);
@@ -91,6 +92,11 @@ static bool take(struct ballot *ballot, uint32_t rank, const struct note *note)
 	if (change->at_round != 0 && change->at_round != note->round)
 		return fail(ballot, "peer %u: took change %jx after round %ju, not %ju", rank, (uintmax_t)note->a,
 			    (uintmax_t)note->round, (uintmax_t)change->at_round);
+	struct ballot_member *member = &ballot->members[rank];
+	if (change->kind == CHANGE_RESUME && member->resume_round < change->ends)
+		member->resume_round = change->ends;
+	if (change->kind == CHANGE_PAUSE)
+		member->pause_round = note->round;
 	change->taken[rank] = change->any_taken = true;
 	change->round = note->round;
 	return true;
@@ -115,7 +121,6 @@ static void watch_loosely(struct ballot *ballot, uint32_t rank, const struct act
 	if (action->kind == ACTION_PAUSE || action->kind == ACTION_RESUME)
 		ballot->members[rank].paused = action->kind == ACTION_PAUSE;
 	ballot->pauses += action->kind == ACTION_PAUSE;
-	ballot->resumes += action->kind == ACTION_RESUME;
 	ballot->checkpoints += action->kind == ACTION_CHECKPOINT;
 }
 
@@ -133,15 +138,12 @@ bool ballot_action(struct ballot *ballot, uint32_t rank, const struct action *ac
 		if (member->paused)
 			return fail(ballot, "peer %u: paused twice", rank);
 		member->paused = true;
-		member->pauses++;
 		ballot->pauses++;
 		return true;
 	case ACTION_RESUME:
 		if (!member->paused)
 			return fail(ballot, "peer %u: resumed, but was not paused", rank);
 		member->paused = false;
-		member->resumes++;
-		ballot->resumes++;
 		return true;
 	case ACTION_CHECKPOINT:
 		if (action->round != round)
@@ -161,6 +163,15 @@ bool ballot_action(struct ballot *ballot, uint32_t rank, const struct action *ac
 	}
 }
 
+bool ballot_look(struct ballot *ballot, uint32_t rank)
+{
+	const struct ballot_member *member = &ballot->members[rank];
+	if (ballot->is_loose || ballot->fault[0] != '\0' || member->paused == (member->pause_round > member->resume_round))
+		return ballot->fault[0] == '\0';
+	return fail(ballot, "peer %u: %s, with the pause of round %ju taken and those until round %ju over", rank,
+		    member->paused ? "paused" : "not paused", (uintmax_t)member->pause_round, (uintmax_t)member->resume_round);
+}
+
 bool ballot_end(struct ballot *ballot)
 {
 	for (size_t c = 0; c < ballot->change_count; c++) {
@@ -172,10 +183,8 @@ bool ballot_end(struct ballot *ballot)
 	}
 	for (uint32_t rank = 1; rank < ballot->peers; rank++) {
 		const struct ballot_member *first = &ballot->members[0], *member = &ballot->members[rank];
-		if (member->pauses != first->pauses || member->resumes != first->resumes || member->paused != first->paused)
-			return fail(ballot, "peer %u: paused and resumed %ju and %ju times, peer 0 %ju and %ju times", rank,
-				    (uintmax_t)member->pauses, (uintmax_t)member->resumes, (uintmax_t)first->pauses,
-				    (uintmax_t)first->resumes);
+		if (member->paused != first->paused)
+			return fail(ballot, "peer %u: %s in the end, peer 0 not so", rank, member->paused ? "paused" : "not paused");
 		if (member->checkpoint_rounds != first->checkpoint_rounds)
 			return fail(ballot, "peer %u: checkpoints after other rounds than peer 0", rank);
 	}

@@ -186,6 +186,17 @@ static bool look_at_settings(struct ledger *ledger, uint32_t rank, const struct 
 	return true;
 }
 
+/* Whether the node has heard of an offer whose layers are not all back. */
+static bool has_offered(const struct ledger *ledger, uint32_t rank)
+{
+	for (size_t l = 0; l < ledger->layer_count; l++) {
+		const struct share *share = &ledger->shares[rank * ledger->layer_count + l];
+		if (!share->is_unheld && (share->offered || share->handed || share->is_behind))
+			return true;
+	}
+	return false;
+}
+
 bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, const struct layer *layers,
 		 const struct node_status *status)
 {
@@ -217,7 +228,9 @@ bool ledger_look(struct ledger *ledger, uint32_t rank, const struct node *node, 
 			return ledger_fail(ledger, "peer %u, layer %zu: round %ju while round %ju is complete", rank, l,
 				    (uintmax_t)round, (uintmax_t)status->round);
 	}
-	if (lowest != status->round)
+	/* Others may have done all layers while this one was away: then its round is over with its worker's next offer. */
+	bool is_unheard = lowest == status->round + 1 && !has_offered(ledger, rank);
+	if (lowest != status->round && !is_unheard)
 		return ledger_fail(ledger, "peer %u: all layers at round %ju, status says %ju", rank, (uintmax_t)lowest,
 			    (uintmax_t)status->round);
 	member->next_check = (member->next_check + 1) % ledger->layer_count;

@@ -318,6 +318,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	struct replica *replica = world_replica(world, slot);
 	const size_t layer_count = world->config->layer_count;
 	uint64_t *rounds = memory_take(layer_count, sizeof *rounds), *layer_since = memory_take(layer_count, sizeof *layer_since);
+	bool *rolled_back = memory_take(layer_count, sizeof *rolled_back);
 	struct detector *detectors = memory_take(layer_count, sizeof *detectors);
 	struct node_status status;
 	node_status(member->node, world->now_us, &status);
@@ -328,6 +329,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	for (size_t l = 0; l < layer_count; l++) {
 		has_some |= rounds[l] != LAYER_NOTHING;
 		layer_since[l] = node_layer_since(member->node, l);
+		rolled_back[l] = node_layer_is_rolled_back(member->node, l);
 	}
 	member->incarnation = dice_bits(&world->view_dice) | 1;
 	struct node_config node = world_node(world, slot, roster);
@@ -336,6 +338,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	node.finished = has_some && status.phase == NODE_FINISHED;
 	node.layer_rounds = rounds;
 	node.layer_since = layer_since;
+	node.layer_rolled_back = rolled_back;
 	node.detectors = detectors;
 	node.is_outdated = remains_is_outdated(world, slot);
 	node.step = remains_step(world, slot);
@@ -362,6 +365,7 @@ static void start_again(struct world *world, uint32_t slot, const struct roster 
 	}
 	free(rounds);
 	free(layer_since);
+	free(rolled_back);
 	free(detectors);
 }
 

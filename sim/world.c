@@ -160,6 +160,7 @@ static void check(struct world *world, uint32_t rank)
 	node_status(member->node, world->now_us, &status);
 	for (size_t i = 0; i < world->actions->count; i++)
 		ballot_action(&world->ballot, rank, &world->actions->list[i], status.round);
+	ballot_look(&world->ballot, rank);
 	if (is_even(world, rank))
 		ledger_look(world->ledger, rank / world->config->shards, member->node, world_replica(world, rank)->layers,
 			    &status);
@@ -178,11 +179,11 @@ static void check(struct world *world, uint32_t rank)
 }
 
 /* The answer to a proposal, before other actions of the same event name its id. */
-static bool look_at_answer(struct world *world, const struct change *change)
+static bool look_at_answer(struct world *world, uint32_t rank, const struct change *change)
 {
 	uint64_t id;
 	bool is_valid = change->kind != CHANGE_SET || (change->setting < RING_SETTING_COUNT && change->value >= 0.0);
-	if (!ballot_propose(&world->ballot, change, world->actions, &id))
+	if (!ballot_propose(&world->ballot, rank, change, world->actions, &id))
 		world_fail(world, "%s", world->ballot.fault);
 	else if (id != 0 && !is_valid)
 		world_fail(world, "an invalid change was accepted");
@@ -200,7 +201,7 @@ void world_step(struct world *world, uint32_t rank, struct event *event)
 	node_step(member->node, event, world->actions);
 
 	CHECK(world->actions->count <= ACTION_COUNT_MAX);
-	if (event->kind == EVENT_CHANGE && !look_at_answer(world, &event->change))
+	if (event->kind == EVENT_CHANGE && !look_at_answer(world, rank, &event->change))
 		return;
 	member->deadline_us = world->actions->deadline_us;
 	for (size_t i = 0; i < world->actions->count; i++) {

@@ -164,6 +164,7 @@ mutant_of_test "layers are fetched that are held" core/heal.c 's/if \(heal_is_wh
 # ---- Workers that outlive their daemon ----
 mutant_of_test "theta beside a torn layer counts" core/sync.c 's/sync->lost \|= layer->is_nothing;/;/' test_node_survivors
 mutant "a gradient that comes too late stays" core/part.c 's/if \(sync->refuses \|\| is_done\)/if (sync->refuses)/' $views
+mutant_of_test "a gradient that comes after its round stays" core/part.c 's/sync->refuses \|= part_holds_gradients\(sync\);/;/' test_part_gradients
 mutant "gradients wait for a round of parameters" core/part.c \
 	's/if \(sync->waiting && sync->waiting_offer\.gradients && !is_of_gradients\(sync\)\)/if (false)/' $views
 mutant "theta is brought to a round of gradients" core/part.c 's/bool is_unlike = is_of/bool is_unlike = sync->lost \&\& is_of/' $views
@@ -174,6 +175,7 @@ mutant_of_test "the next round is told before this one" core/part.c 's/if \(sync
 mutant_of_test "what came early is taken by another round" core/part.c 's/if \(sync->waiting\)$/if (false)/' test_part_gradients
 mutant_of_test "a run that has ended takes no offer of one that goes on" core/part.c 's/sync->finished && sync->is_ready;/sync->finished;/' test_node_survivors
 mutant "each steps at a learning rate of its own" core/part.c 's/ACTION_STEP\)->number = furthest;/ACTION_STEP)->number = records[sync->rank].step;/'
+mutant_of_test "a round that was rolled back is forgotten" core/sync.c 's/layer->is_rolled_back = config->/layer->is_rolled_back = false \&\& config->/' test_node_survivors
 mutant_of_test "who brings nothing has done no steps" core/round.c 's/\.step = sync->step,/.step = sync->offer.step,/' test_part_gradients
 
 # ---- Collectives, which the simulator's workers have no use for ----

@@ -1,6 +1,7 @@
 /* A daemon that dies and starts again while its worker lives on, over a perfect wire: what the worker has done counts, unless it began from
  * what nobody knows any more, and the worker is always told what comes next. */
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -149,6 +150,38 @@ static void last_offer_is_heard_whenever_a_daemon_has_died(void **state)
 	assert_true(void_offers > 0);
 }
 
+/* Whoever fetches the layer from it must know: theta that ran behind that round becomes the anchor. */
+static void round_that_was_rolled_back_is_known_to_the_next_daemon(void **state)
+{
+	struct lab *lab = lab_of(2);
+	uint64_t rounds[LAYERS], since[LAYERS];
+	bool rolled_back[LAYERS];
+	const struct node_config nothing = joiner();
+	(void)state;
+	work(lab, all, 2, 1);
+	for (size_t n = 0; n < 2; n++) {
+		lab->members[n].layers[0].theta[0] = NAN;
+		lab_offer(lab, n, false);
+	}
+	lab_pass(lab, 1000000);
+	assert_equal_members(lab, all, 2, 2);
+	struct node_config before = state_of(lab, 0, rounds, since);
+	for (size_t l = 0; l < LAYERS; l++)
+		rolled_back[l] = node_layer_is_rolled_back(lab->members[0].node, l);
+	assert_true(rolled_back[0]);
+	assert_false(rolled_back[1]);
+	before.layer_rolled_back = rolled_back;
+	spoil(lab, 1);
+	lab_enter(lab, 0, 2, all, 2, &before);
+	lab_enter(lab, 1, 2, all, 2, &nothing);
+	lab_pass(lab, 1000000);
+	for (size_t n = 0; n < 2; n++) {
+		assert_true(node_layer_is_rolled_back(lab->members[n].node, 0));
+		assert_false(node_layer_is_rolled_back(lab->members[n].node, 1));
+	}
+	lab_free(lab);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +190,7 @@ int main(void)
 		cmocka_unit_test(daemon_that_dies_at_any_frame_goes_on_with_its_worker),
 		cmocka_unit_test(offer_before_a_view_begins_counts_though_the_run_had_ended),
 		cmocka_unit_test(last_offer_is_heard_whenever_a_daemon_has_died),
+		cmocka_unit_test(round_that_was_rolled_back_is_known_to_the_next_daemon),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -405,6 +405,38 @@ static void gradients_of_a_last_step_come_back_whole(void **state)
 	lab_free(lab);
 }
 
+/* What is left of the round is over while the worker is still in its backward pass. */
+static void gradient_that_is_handed_over_after_its_round_comes_back(void **state)
+{
+	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
+	const size_t order[] = {0, 1, 2};
+	const uint64_t rounds[LAYERS] = {2, 1, 1}, since[LAYERS] = {1, 1, 1}; /* its last daemon had done the first layer */
+	const struct node_config before = {.layer_rounds = rounds, .layer_since = since, .round = 1, .since = 1,
+					   .settings = *node_settings(lab->members[2].node)};
+	(void)state;
+	step_with(lab, (const float[]){1.0f, 1.0f, 1.0f});
+	apply_means(lab);
+	for (size_t n = 0; n < 2; n++) {
+		begin_step(lab, n, (struct offer){0});
+		for (uint32_t l = LAYERS; l-- > 0;)
+			give(lab, n, l, 1.0f, false);
+	}
+	lab_enter(lab, 2, 2, order, 3, &before);
+	begin_step(lab, 2, (struct offer){0});
+	for (size_t n = 0; n < 2; n++)
+		lab_enter(lab, n, 2, order, 3, NULL);
+	lab_pass(lab, 2000000);
+	give(lab, 2, 2, 1.0f, false);
+	give(lab, 2, 1, 1.0f, false);
+	lab_pass(lab, 2000000);
+	tiny_assert_rounds(lab, 2);
+	assert_int_equal(node_record(lab->members[0].node, 2, 2)->verdict, VERDICT_ACCEPTED);
+	give(lab, 2, 0, 1.0f, false);
+	assert_int_equal(lab->members[2].published, LAYERS);
+	assert_int_equal(lab->members[2].verdict, VERDICT_NONFINITE);
+	lab_free(lab);
+}
+
 /* Its worker waits for theta, and is further than the others all the same. */
 static void member_that_brings_nothing_to_an_alignment_counts_for_the_step(void **state)
 {
@@ -450,6 +482,7 @@ int main(void)
 		cmocka_unit_test(daemon_that_dies_amid_gradients_goes_on_with_its_worker),
 		cmocka_unit_test(gradients_for_which_there_is_no_round_come_back),
 		cmocka_unit_test(gradients_of_a_last_step_come_back_whole),
+		cmocka_unit_test(gradient_that_is_handed_over_after_its_round_comes_back),
 		cmocka_unit_test(member_that_brings_nothing_to_an_alignment_counts_for_the_step),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

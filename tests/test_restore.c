@@ -33,7 +33,7 @@ static void end_round(struct run *run)
 			run->layers[i].momentum[k] = (float)k / 3;
 		atomic_store(&run->segment.layers[i].begun_step, STEP);
 		atomic_store(&run->segment.layers[i].ended_step, STEP);
-		state_commit_layer(&run->state, i, ROUND, 3, &detector);
+		state_commit_layer(&run->state, i, ROUND, 3, false, &detector);
 	}
 	atomic_store(&header->step, STEP);
 	atomic_store(&header->offered_step, STEP);

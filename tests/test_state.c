@@ -58,7 +58,7 @@ static void commit_round(struct state *state, uint64_t round, size_t layer_count
 		struct detector detector = {.count = round, .mean = 0.5 * (double)round};
 		for (size_t k = 0; k < state->places[i].size; k++)
 			state->places[i].momentum[k] += 1;
-		state_commit_layer(state, i, round, 1, &detector);
+		state_commit_layer(state, i, round, 1, false, &detector);
 	}
 	struct state_run run = *state->run;
 	run.round = round;
@@ -177,9 +177,11 @@ static void layer_that_is_damaged_is_marked_and_the_others_hold(void **context)
 	assert_false(found.places[1].is_damaged);
 	assert_int_equal(found.layers[1].ended_round, 2);
 	assert_int_equal(found.run->round, 1);
-	state_commit_layer(&found, 2, 1, 4, &found.layers[2].detector);
+	state_commit_layer(&found, 2, 1, 4, true, &found.layers[2].detector);
 	assert_false(found.places[2].is_damaged);
 	assert_int_equal(found.layers[2].since, 4);
+	assert_int_equal(found.layers[2].is_rolled_back, 1);
+	assert_int_equal(found.layers[1].is_rolled_back, 0);
 	state_close(&found);
 	description_fini(&description);
 	scratch_unlink("state");
