@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* The text is the caller's to free. */
+/* Between page_begin and page_is. */
 struct page {
 	char *text;
 	size_t size_bytes;

@@ -375,15 +375,14 @@ static void gradients_for_which_there_is_no_round_come_back(void **state)
 	assert_true(after > 4 * LAYERS);
 }
 
-/* The others have agreed upon the round and cannot hear in it that the step is the last: it is no step of the next round, which aligns. */
-static void gradients_of_a_last_step_come_back_whole(void **state)
+/* Two of three members have brought all gradients of step 2. The daemon of the third died when it had done the first layer of that round; its
+ * next one has entered view 2, the others have not, and its worker begins the step. */
+static struct lab *come_back_amid_a_round(struct offer offer)
 {
 	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
-	const size_t order[] = {0, 1, 2};
-	const uint64_t rounds[LAYERS] = {2, 1, 1}, since[LAYERS] = {1, 1, 1}; /* its last daemon had done the first layer */
+	const uint64_t rounds[LAYERS] = {2, 1, 1}, since[LAYERS] = {1, 1, 1};
 	const struct node_config before = {.layer_rounds = rounds, .layer_since = since, .round = 1, .since = 1,
 					   .settings = *node_settings(lab->members[2].node)};
-	(void)state;
 	step_with(lab, (const float[]){1.0f, 1.0f, 1.0f});
 	apply_means(lab);
 	for (size_t n = 0; n < 2; n++) {
@@ -391,13 +390,27 @@ static void gradients_of_a_last_step_come_back_whole(void **state)
 		for (uint32_t l = LAYERS; l-- > 0;)
 			give(lab, n, l, 1.0f, false);
 	}
-	lab_enter(lab, 2, 2, order, 3, &before);
-	begin_step(lab, 2, (struct offer){.final = true});
+	lab_enter(lab, 2, 2, (const size_t[]){0, 1, 2}, 3, &before);
+	begin_step(lab, 2, offer);
+	return lab;
+}
+
+/* The others enter the view of that one. */
+static void follow(struct lab *lab)
+{
+	for (size_t n = 0; n < 2; n++)
+		lab_enter(lab, n, 2, (const size_t[]){0, 1, 2}, 3, NULL);
+	lab_pass(lab, 2000000);
+}
+
+/* The others have agreed upon the round and cannot hear in it that the step is the last: it is no step of the next round, which aligns. */
+static void gradients_of_a_last_step_come_back_whole(void **state)
+{
+	struct lab *lab = come_back_amid_a_round((struct offer){.final = true});
+	(void)state;
 	for (uint32_t l = LAYERS; l-- > 0;)
 		give(lab, 2, l, 1.0f, false);
-	for (size_t n = 0; n < 2; n++)
-		lab_enter(lab, n, 2, order, 3, NULL);
-	lab_pass(lab, 2000000);
+	follow(lab);
 	tiny_assert_rounds(lab, 2);
 	assert_int_equal(node_record(lab->members[0].node, 1, 2)->verdict, VERDICT_LATE);
 	assert_int_equal(lab->members[2].published, LAYERS);
@@ -408,24 +421,9 @@ static void gradients_of_a_last_step_come_back_whole(void **state)
 /* What is left of the round is over while the worker is still in its backward pass. */
 static void gradient_that_is_handed_over_after_its_round_comes_back(void **state)
 {
-	struct lab *lab = tiny_ring(METHOD_DDP, 3, three_layers, LAYERS);
-	const size_t order[] = {0, 1, 2};
-	const uint64_t rounds[LAYERS] = {2, 1, 1}, since[LAYERS] = {1, 1, 1}; /* its last daemon had done the first layer */
-	const struct node_config before = {.layer_rounds = rounds, .layer_since = since, .round = 1, .since = 1,
-					   .settings = *node_settings(lab->members[2].node)};
+	struct lab *lab = come_back_amid_a_round((struct offer){0});
 	(void)state;
-	step_with(lab, (const float[]){1.0f, 1.0f, 1.0f});
-	apply_means(lab);
-	for (size_t n = 0; n < 2; n++) {
-		begin_step(lab, n, (struct offer){0});
-		for (uint32_t l = LAYERS; l-- > 0;)
-			give(lab, n, l, 1.0f, false);
-	}
-	lab_enter(lab, 2, 2, order, 3, &before);
-	begin_step(lab, 2, (struct offer){0});
-	for (size_t n = 0; n < 2; n++)
-		lab_enter(lab, n, 2, order, 3, NULL);
-	lab_pass(lab, 2000000);
+	follow(lab);
 	give(lab, 2, 2, 1.0f, false);
 	give(lab, 2, 1, 1.0f, false);
 	lab_pass(lab, 2000000);

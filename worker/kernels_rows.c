@@ -97,52 +97,36 @@ INLINE void vector_exp(vector *in_out)
 	*in_out = p * (vector)power;
 }
 
-/* The largest; several are looked for side by side, because one comparison has to wait for the one before. */
+/* Partial results take turns, here and below: so an operation need not wait for the one before. */
 INLINE float row_max(const float *x, size_t count)
 {
 	struct lanes max;
 	vector part;
 	for (size_t k = 0; k < PARTS; k++)
 		max.part[k] = (vector){0} - INFINITY;
-	size_t i = 0;
-	for (; i + LANES <= count; i += LANES) {
-		for (size_t k = 0; k < PARTS; k++) {
-			load(&part, x + i + k * WIDTH, WIDTH, 0);
-			REPLACE(max.part[k], part > max.part[k], part);
-		}
-	}
-	for (; i < count; i += WIDTH) {
+	for (size_t i = 0, k = 0; i < count; i += WIDTH, k = (k + 1) % PARTS) {
 		load(&part, x + i, count - i, -INFINITY);
-		REPLACE(max.part[0], part > max.part[0], part);
+		REPLACE(max.part[k], part > max.part[k], part);
 	}
 	for (size_t k = 1; k < PARTS; k++)
 		REPLACE(max.part[0], max.part[k] > max.part[0], max.part[k]);
 	return fold_max(&max.part[0]);
 }
 
-/* One vector's part of row_exp_shifted. */
-INLINE void exp_shifted(float *x, float shift, size_t count, vector *sum)
-{
-	vector e;
-	load(&e, x, count, 0);
-	e -= shift;
-	vector_exp(&e);
-	store(x, &e, count);
-	if (count < WIDTH)
-		load(&e, x, count, 0);
-	*sum += e;
-}
-
 /* x[i] = exp(x[i] - shift); returns the sum. */
 INLINE float row_exp_shifted(float *x, float shift, size_t count)
 {
 	struct lanes sum = {0};
-	size_t i = 0;
-	for (; i + LANES <= count; i += LANES)
-		for (size_t k = 0; k < PARTS; k++)
-			exp_shifted(x + i + k * WIDTH, shift, WIDTH, &sum.part[k]);
-	for (size_t k = 0; i < count; i += WIDTH, k++)
-		exp_shifted(x + i, shift, count - i, &sum.part[k]);
+	vector e;
+	for (size_t i = 0, k = 0; i < count; i += WIDTH, k = (k + 1) % PARTS) {
+		load(&e, x + i, count - i, 0);
+		e -= shift;
+		vector_exp(&e);
+		store(x + i, &e, count - i);
+		if (count - i < WIDTH)
+			load(&e, x + i, count - i, 0);
+		sum.part[k] += e;
+	}
 	return fold_sum(&sum);
 }
 
@@ -156,15 +140,7 @@ INLINE float dot_inline(const float *x, const float *y, size_t count)
 {
 	struct lanes sum = {0};
 	vector a, b;
-	size_t i = 0;
-	for (; i + LANES <= count; i += LANES) {
-		for (size_t k = 0; k < PARTS; k++) {
-			load(&a, x + i + k * WIDTH, WIDTH, 0);
-			load(&b, y + i + k * WIDTH, WIDTH, 0);
-			sum.part[k] += a * b;
-		}
-	}
-	for (size_t k = 0; i < count; i += WIDTH, k++) {
+	for (size_t i = 0, k = 0; i < count; i += WIDTH, k = (k + 1) % PARTS) {
 		load(&a, x + i, count - i, 0);
 		load(&b, y + i, count - i, 0);
 		sum.part[k] += a * b;
@@ -284,11 +260,11 @@ INLINE void rms_norm_backward_row(float *restrict dx, float *restrict dw, const 
 {
 	struct lanes sum = {0};
 	vector a, b, c;
-	for (size_t i = 0; i < width; i += WIDTH) {
+	for (size_t i = 0, k = 0; i < width; i += WIDTH, k = (k + 1) % PARTS) {
 		load(&a, dy + i, width - i, 0);
 		load(&b, w + i, width - i, 0);
 		load(&c, x + i, width - i, 0);
-		sum.part[i / WIDTH % PARTS] += a * b * c;
+		sum.part[k] += a * b * c;
 	}
 	float along = fold_sum(&sum) * rstd * rstd * rstd / (float)width;
 	for (size_t i = 0; i < width; i++) {
