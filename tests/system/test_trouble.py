@@ -80,6 +80,8 @@ def test_second_death_after_the_first_does_not_keep_the_others_from_stopping(rin
     r.nodes[0].wait_for_round(2)
     r.nodes[2].kill()
     r.nodes[0].wait_for_log("peer c: down")
+    # Only of a member that was heard in a view is it told that it is down.
+    r.nodes[0].wait_for_log("all 2 members have said hello, view 2 begins")
     r.nodes[1].worker.kill()
     r.nodes[1].wait_for_log("is gone")
     r.nodes[1].daemon.send_signal(signal.SIGSTOP)
